@@ -1,0 +1,2 @@
+//! The `demask` command line.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The operations a transformer needs, and their CPU implementation.

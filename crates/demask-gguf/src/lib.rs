@@ -1,0 +1,1 @@
+//! Reads and writes GGUF files; knows bytes, not models.

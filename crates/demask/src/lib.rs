@@ -1,0 +1,1 @@
+//! Run diffusion language models: text, models and the denoising loop.

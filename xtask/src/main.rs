@@ -1,0 +1,2 @@
+//! Project checks and generated files.
+fn main() {}
