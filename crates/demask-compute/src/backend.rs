@@ -1,0 +1,143 @@
+//! The operations that a forward pass is written in.
+//!
+//! A backend owns the weights it was given and the buffers it handed out. Buffers are allocated once, for a greatest
+//! number of rows; every operation sets the row count of what it writes. Shapes in the comments are
+//! `[rows, features]`, row-major.
+
+use crate::weights::{ComputeError, Weights};
+
+/// How rotary position embedding pairs the features of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RopeStyle {
+    /// Features 2i and 2i + 1 rotate together (GGUF's convention for `llada`).
+    Interleaved,
+    /// Features i and i + K/2 rotate together (`dream`, the Qwen family).
+    HalfSplit,
+}
+
+/// Rotary position embedding: pair i of position p turns by `p * theta^(-2i / dims)` (RoFormer, section 3.2.2).
+#[derive(Clone, Copy, Debug)]
+pub struct RopeSpec {
+    /// Pairing.
+    pub style: RopeStyle,
+    /// Features per head (K); all of them rotate.
+    pub head_dim: usize,
+    /// Base of the frequencies.
+    pub theta: f64,
+    /// Positions the table must cover.
+    pub positions: usize,
+}
+
+/// Which canvas positions the rows of an attention may attend to.
+#[derive(Clone, Copy, Debug)]
+pub enum Visibility {
+    /// Every row sees positions `0..len`, before and after itself.
+    Bidirectional {
+        /// Positions on the canvas.
+        len: usize,
+    },
+}
+
+/// What greedy decoding needs to know of one row of logits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowStatistics {
+    /// The token with the greatest logit (the lowest id among equals), excluded tokens aside.
+    pub token: u32,
+    /// Softmax probability of `token` over the whole vocabulary.
+    pub probability: f64,
+    /// Softmax probability of the second-best token, excluded tokens aside; 0 if there is none.
+    pub runner_up: f64,
+    /// Entropy of the softmax in nats.
+    pub entropy: f64,
+    /// Whether all logits of the row were finite. The other fields mean nothing if not.
+    pub finite: bool,
+}
+
+/// A device that runs a transformer.
+pub trait Backend: Send + Sync {
+    /// A weight matrix in the backend's own packed form.
+    type Matrix: Send + Sync;
+    /// An f32 vector: norm weights, biases.
+    type Vector: Send + Sync;
+    /// The embedding table, read a row at a time.
+    type Table: Send + Sync;
+    /// Cosines and sines of a [`RopeSpec`].
+    type RopeTable: Send + Sync;
+    /// Activations in f32.
+    type Rows: Send;
+    /// Activations in the form that [`Backend::linear`] multiplies.
+    type Operand: Send;
+    /// Keys and values of all layers, by canvas position.
+    type Kv: Send;
+
+    /// Packs a weight matrix.
+    fn matrix(&self, weights: &Weights) -> Result<Self::Matrix, ComputeError>;
+    /// Uploads a vector.
+    fn vector(&self, values: &[f32]) -> Self::Vector;
+    /// Takes an embedding table `[V, D]`.
+    fn table(&self, weights: &Weights) -> Result<Self::Table, ComputeError>;
+    /// Computes rotation tables.
+    fn rope_table(&self, spec: &RopeSpec) -> Self::RopeTable;
+    /// Allocates activations `[max_rows, width]`.
+    fn rows(&self, max_rows: usize, width: usize) -> Self::Rows;
+    /// Allocates an operand `[max_rows, width]`.
+    fn operand(&self, max_rows: usize, width: usize) -> Self::Operand;
+    /// Allocates keys and values: `layers` times `[positions, kv_heads * head_dim]`.
+    fn kv(&self, layers: usize, positions: usize, kv_heads: usize, head_dim: usize) -> Self::Kv;
+
+    /// `out[r] = table[tokens[r]]`.
+    fn embed(&self, table: &Self::Table, tokens: &[u32], out: &mut Self::Rows);
+    /// `out[r] = x[r] / sqrt(mean(x[r]^2) + eps) * weight` (Zhang and Sennrich 2019).
+    fn rms_norm(&self, x: &Self::Rows, weight: &Self::Vector, eps: f32, out: &mut Self::Operand);
+    /// `out = x * w^T (+ bias)`: x `[R, K]`, w `[N, K]`, out `[R, N]`.
+    fn linear(
+        &self,
+        x: &Self::Operand,
+        w: &Self::Matrix,
+        bias: Option<&Self::Vector>,
+        out: &mut Self::Rows,
+    );
+    /// `out += x * w^T`: the projection back into the residual stream.
+    fn linear_add(&self, x: &Self::Operand, w: &Self::Matrix, out: &mut Self::Rows);
+    /// Rotates every head of row r for position `positions[r]`.
+    fn rope(&self, x: &mut Self::Rows, positions: &[u32], table: &Self::RopeTable);
+    /// Overwrites keys and values of `layer` at `positions`.
+    fn kv_write(
+        &self,
+        k: &Self::Rows,
+        v: &Self::Rows,
+        layer: usize,
+        positions: &[u32],
+        kv: &mut Self::Kv,
+    );
+    /// `out[r] = softmax(q[r] * K^T / sqrt(head_dim)) * V` per head; head h reads kv head `h * G / H`.
+    fn attention(
+        &self,
+        q: &Self::Rows,
+        kv: &Self::Kv,
+        layer: usize,
+        visible: Visibility,
+        out: &mut Self::Operand,
+    );
+    /// `out = silu(gate) * up` (Shazeer 2020, SwiGLU).
+    fn silu_mul(&self, gate: &Self::Rows, up: &Self::Rows, out: &mut Self::Operand);
+    /// Keeps only the rows at `indices` (ascending), in place.
+    fn select(&self, x: &mut Self::Rows, indices: &[u32]);
+    /// Statistics of each row of `x * head^T`; tokens in `excluded` are never chosen. `[R, V]` is never stored.
+    fn row_statistics(
+        &self,
+        x: &Self::Operand,
+        head: &Self::Matrix,
+        excluded: &[u32],
+        out: &mut Vec<RowStatistics>,
+    );
+    /// `out = x * head^T` on the host: `[R, V]`.
+    fn logits(&self, x: &Self::Operand, head: &Self::Matrix, out: &mut Vec<f32>);
+
+    /// Reads activations back, for tests and tools.
+    fn read(&self, x: &Self::Rows) -> Vec<f32>;
+    /// Writes activations from the host, for tests: `values` is `[R, width]`.
+    fn write(&self, values: &[f32], out: &mut Self::Rows);
+    /// Quantises f32 rows into an operand without any norm, for tests.
+    fn quantize(&self, x: &Self::Rows, out: &mut Self::Operand);
+}

@@ -1,0 +1,1 @@
+//! One list of cases that every backend must pass.

@@ -1,0 +1,185 @@
+//! The head with row statistics: the vocabulary is walked in chunks, and only a running summary of each row of
+//! logits is kept, so that `[rows, V]` never exists.
+
+use super::Cpu;
+use super::kernels::ROW_GROUP;
+use super::linear::products;
+use super::operand::Operand;
+use super::packed::Matrix;
+use super::shared::SharedMut;
+use crate::backend::RowStatistics;
+
+/// Row groups per chunk: 256 tokens. Partial results are per chunk, not per thread, and are merged in order, so
+/// that statistics don't depend on the number of threads.
+const CHUNK: usize = 16;
+
+/// Statistics of a part of a row of logits, as an online softmax.
+#[derive(Clone, Copy)]
+pub(super) struct Partial {
+    /// Greatest logit of all, excluded tokens included: the reference point of the sums.
+    greatest: f32,
+    /// Sum of `e^(l - greatest)`.
+    total: f64,
+    /// Sum of `(l - greatest) * e^(l - greatest)`.
+    weighted: f64,
+    /// The best allowed token and its logit.
+    best: (u32, f32),
+    /// The second-best allowed logit.
+    second: f32,
+    finite: bool,
+}
+
+impl Partial {
+    const EMPTY: Partial = Partial {
+        greatest: f32::NEG_INFINITY,
+        total: 0.0,
+        weighted: 0.0,
+        best: (u32::MAX, f32::NEG_INFINITY),
+        second: f32::NEG_INFINITY,
+        finite: true,
+    };
+
+    /// Takes 16 or fewer logits of consecutive tokens from `first` on.
+    fn add(&mut self, first: u32, logits: &[f32], excluded: &[u32]) {
+        let greatest = logits.iter().fold(f32::NEG_INFINITY, |m, &l| m.max(l));
+        self.finite &= logits.iter().all(|l| l.is_finite());
+        if greatest > self.greatest {
+            self.rebase(greatest);
+        }
+        for (token, &logit) in (first..).zip(logits) {
+            let distance = f64::from(logit - self.greatest);
+            let weight = distance.exp();
+            self.total += weight;
+            self.weighted += distance * weight;
+            if !excluded.contains(&token) {
+                self.offer(token, logit);
+            }
+        }
+    }
+
+    fn offer(&mut self, token: u32, logit: f32) {
+        if logit > self.best.1 || (self.best.0 == u32::MAX && !logit.is_nan()) {
+            self.second = self.best.1;
+            self.best = (token, logit);
+        } else if logit > self.second {
+            self.second = logit;
+        }
+    }
+
+    /// Moves the sums to a new, greater reference point.
+    fn rebase(&mut self, greatest: f32) {
+        if self.total > 0.0 {
+            let shift = f64::from(self.greatest - greatest);
+            let factor = shift.exp();
+            self.weighted = (self.weighted + shift * self.total) * factor;
+            self.total *= factor;
+        }
+        self.greatest = greatest;
+    }
+
+    /// Takes the statistics of later tokens.
+    fn merge(&mut self, mut later: Partial) {
+        self.finite &= later.finite;
+        let greatest = self.greatest.max(later.greatest);
+        self.rebase(greatest);
+        later.rebase(greatest);
+        self.total += later.total;
+        self.weighted += later.weighted;
+        if later.best.0 != u32::MAX {
+            self.offer(later.best.0, later.best.1);
+            self.second = self.second.max(later.second);
+        }
+    }
+
+    fn finish(&self) -> RowStatistics {
+        let probability = |logit: f32| f64::from(logit - self.greatest).exp() / self.total;
+        RowStatistics {
+            token: self.best.0,
+            probability: probability(self.best.1),
+            runner_up: probability(self.second),
+            entropy: self.total.ln() - self.weighted / self.total,
+            finite: self.finite && self.best.0 != u32::MAX,
+        }
+    }
+}
+
+/// Statistics of each row of `x * head^T`.
+pub(super) fn row_statistics(
+    cpu: &Cpu,
+    x: &Operand,
+    head: &Matrix,
+    excluded: &[u32],
+    out: &mut Vec<RowStatistics>,
+) {
+    let (rows, chunks) = (x.rows(), head.row_groups().div_ceil(CHUNK));
+    let mut partials = cpu
+        .partials
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    partials.clear();
+    partials.resize(chunks * rows, Partial::EMPTY);
+    let shared = SharedMut::new(&mut partials);
+    cpu.pool.run(chunks, &|chunk, _| {
+        let partials = shared.slice(chunk * rows, rows);
+        for group in chunk * CHUNK..((chunk + 1) * CHUNK).min(head.row_groups()) {
+            let first = group * ROW_GROUP;
+            let count = ROW_GROUP.min(head.rows() - first);
+            products(cpu, x, head, group, &mut |row, logits| {
+                partials[row].add(first as u32, &logits[..count], excluded);
+            });
+        }
+    });
+    out.clear();
+    out.extend((0..rows).map(|row| {
+        let mut whole = Partial::EMPTY;
+        (0..chunks).for_each(|chunk| whole.merge(partials[chunk * rows + row]));
+        whole.finish()
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(logits: &[f32], excluded: &[u32], part: usize) -> RowStatistics {
+        let mut whole = Partial::EMPTY;
+        for (i, chunk) in logits.chunks(part).enumerate() {
+            let mut partial = Partial::EMPTY;
+            partial.add((i * part) as u32, chunk, excluded);
+            whole.merge(partial);
+        }
+        whole.finish()
+    }
+
+    #[test]
+    fn statistics_of_a_small_row() {
+        // softmax([1, 3, 2, 3]) and its entropy by hand, in f64.
+        let logits = [1.0f32, 3.0, 2.0, 3.0];
+        let z: f64 = logits.iter().map(|&l| f64::from(l).exp()).sum();
+        let p: Vec<f64> = logits.iter().map(|&l| f64::from(l).exp() / z).collect();
+        let entropy: f64 = -p.iter().map(|p| p * p.ln()).sum::<f64>();
+        for part in [1, 2, 3, 4] {
+            let found = of(&logits, &[], part);
+            assert_eq!(found.token, 1, "the lower of two equal maxima");
+            assert!((found.probability - p[1]).abs() < 1e-12);
+            assert!((found.runner_up - p[3]).abs() < 1e-12);
+            assert!((found.entropy - entropy).abs() < 1e-12);
+            let found = of(&logits, &[1, 3], part);
+            assert_eq!(found.token, 2, "excluded tokens are not chosen");
+            assert!(
+                (found.probability - p[2]).abs() < 1e-12,
+                "but count in the denominator"
+            );
+            assert!((found.runner_up - p[0]).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn what_is_not_finite_is_reported() {
+        assert!(of(&[0.0, 1.0], &[], 2).finite);
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            assert!(!of(&[0.0, bad, 1.0], &[], 2).finite, "{bad}");
+        }
+        assert!(!of(&[0.0], &[0], 1).finite, "nothing left to choose");
+    }
+}
