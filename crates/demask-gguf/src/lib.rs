@@ -1,1 +1,181 @@
 //! Reads and writes GGUF files; knows bytes, not models.
+
+mod array;
+mod content;
+mod error;
+mod escape;
+mod metadata;
+mod mmap;
+mod reader;
+mod split;
+mod tensor;
+mod types;
+mod value;
+mod writer;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+pub use array::{Array, StringArray, Strings};
+pub use error::{Error, ErrorKind};
+pub use escape::escape;
+pub use metadata::Metadata;
+pub use mmap::{Bytes, TensorBytes};
+pub use tensor::TensorInfo;
+pub use types::TensorType;
+pub use value::{GgufString, Value, ValueType};
+pub use writer::Writer;
+
+use reader::Part;
+
+/// An open model: metadata and tensor directory in memory, tensor data where it lies.
+#[derive(Debug)]
+pub struct Gguf {
+    name: String,
+    path: Option<PathBuf>,
+    version: u32,
+    alignment: u64,
+    files: Vec<Bytes>,
+    metadata: Metadata,
+    tensors: Vec<TensorInfo>,
+    index: HashMap<String, usize>,
+}
+
+impl Gguf {
+    /// Opens a file, and with any part of a split model all its parts. Tensor data is mapped, not read.
+    ///
+    /// # Errors
+    /// When the path is no regular file, the file is no GGUF file of version 2 or 3, or anything in it breaks the rules
+    /// that this crate's documentation lists.
+    pub fn open(path: impl AsRef<Path>) -> Result<Gguf, Error> {
+        let path = path.as_ref();
+        let parts = split::open(path)?;
+        Ok(Gguf::assemble(
+            escape::escape_path(path),
+            Some(path.to_owned()),
+            parts,
+        ))
+    }
+
+    /// Opens a model that is part of the program; `name` is what errors show.
+    ///
+    /// # Errors
+    /// As [`Gguf::open`]; a part of a split model is refused.
+    pub fn from_static(name: &str, bytes: &'static [u8]) -> Result<Gguf, Error> {
+        Gguf::in_memory(name, Bytes::from_static(bytes))
+    }
+
+    /// Opens a model that was read or made in memory; `name` is what errors show.
+    ///
+    /// # Errors
+    /// As [`Gguf::open`]; a part of a split model is refused.
+    pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Gguf, Error> {
+        Gguf::in_memory(name, Bytes::from_vec(bytes))
+    }
+
+    fn in_memory(name: &str, bytes: Bytes) -> Result<Gguf, Error> {
+        let name = escape(name);
+        let part =
+            reader::read(bytes, &name).and_then(|part| split::refuse_part(&part).map(|()| part));
+        part.map(|part| Gguf::assemble(name.clone(), None, vec![part]))
+            .map_err(|kind| Error::read(&name, kind))
+    }
+
+    /// `parts` is not empty; the first one speaks for all.
+    fn assemble(name: String, path: Option<PathBuf>, parts: Vec<Part>) -> Gguf {
+        let mut gguf = Gguf {
+            metadata: Metadata::new(&name),
+            name,
+            path,
+            version: 0,
+            alignment: 0,
+            files: Vec::new(),
+            tensors: Vec::new(),
+            index: HashMap::new(),
+        };
+        for part in parts {
+            if gguf.files.is_empty() {
+                gguf.version = part.version;
+                gguf.alignment = part.alignment;
+                gguf.metadata = part.metadata;
+            }
+            gguf.files.push(part.bytes);
+            gguf.tensors.extend(part.tensors);
+        }
+        gguf.index = gguf
+            .tensors
+            .iter()
+            .enumerate()
+            .map(|(at, tensor)| (tensor.name.clone(), at))
+            .collect();
+        gguf
+    }
+
+    /// The path as it was given, or the name of a model in memory; escaped for a terminal.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The path that was given; nothing for a model in memory.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// The version of the format: 2 or 3.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// What the positions of tensors are multiples of, in bytes.
+    pub fn alignment(&self) -> u64 {
+        self.alignment
+    }
+
+    /// The size of the file, or of all parts together, in bytes.
+    pub fn file_bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.len() as u64).sum()
+    }
+
+    /// How many files the model is split over; 1 for a whole one.
+    pub fn parts(&self) -> usize {
+        self.files.len()
+    }
+
+    /// The metadata, in the order of the file; that of the first part of a split model.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// The tensors in the order of the file, part after part.
+    pub fn tensors(&self) -> &[TensorInfo] {
+        &self.tensors
+    }
+
+    /// The tensor of this name.
+    pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
+        self.index.get(name).map(|at| &self.tensors[*at])
+    }
+
+    /// The data of a tensor. Nothing is copied, and the result keeps the file open.
+    ///
+    /// # Panics
+    /// When the tensor is of another file and does not lie in this one.
+    pub fn bytes(&self, tensor: &TensorInfo) -> TensorBytes {
+        self.find(tensor)
+            .expect("the tensor was taken from this file")
+    }
+
+    /// Tells the system that the data of a tensor will not be read again soon, as after it was repacked. A hint: the
+    /// data stays readable, and for a model in memory nothing happens.
+    pub fn release(&self, tensor: &TensorInfo) {
+        if let Some(bytes) = self.find(tensor) {
+            bytes.release();
+        }
+    }
+
+    fn find(&self, tensor: &TensorInfo) -> Option<Bytes> {
+        let start = usize::try_from(tensor.start).ok()?;
+        let end = start.checked_add(usize::try_from(tensor.byte_len()).ok()?)?;
+        self.files.get(tensor.part)?.slice(start..end)
+    }
+}

@@ -1,0 +1,127 @@
+//! Where the bytes of a file live: mapped, in the program itself, or on the heap. The only unsafe code of the crate.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+/// The owner of a file's bytes. A mapping is read-only and stays until the last [`Bytes`] of it goes.
+enum Source {
+    Static(&'static [u8]),
+    Owned(Box<[u8]>),
+    Mapped(memmap2::Mmap),
+}
+
+impl Source {
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Source::Static(bytes) => bytes,
+            Source::Owned(bytes) => bytes,
+            Source::Mapped(map) => map,
+        }
+    }
+}
+
+/// A run of bytes of an open file that keeps the file's mapping alive.
+///
+/// Cloning copies a pointer, never the bytes; it is `Send`, `Sync` and `'static`, so a backend may keep it. The bytes
+/// of a mapped file are read from the disk when they are first touched. Whoever changes or cuts the file on the disk
+/// meanwhile changes what is read here, and reading past a new end kills the process: the price of a mapping.
+#[derive(Clone)]
+pub struct Bytes {
+    source: Arc<Source>,
+    start: usize,
+    len: usize,
+}
+
+/// The bytes of one tensor; see [`Bytes`].
+pub type TensorBytes = Bytes;
+
+impl Bytes {
+    /// Maps a whole regular file for reading. The file must not be empty.
+    pub(crate) fn map(file: &File) -> io::Result<Bytes> {
+        // SAFETY: the mapping is read-only and private to this type, which hands out shared slices only. Another
+        // process can still change the file under it; the type's documentation says so, and no invariant of this
+        // crate rests on two reads of the same byte being equal (every offset is checked again when it is used).
+        let map = unsafe { memmap2::Mmap::map(file)? };
+        Ok(Bytes::whole(Source::Mapped(map)))
+    }
+
+    /// Bytes that are part of the program.
+    pub(crate) fn from_static(bytes: &'static [u8]) -> Bytes {
+        Bytes::whole(Source::Static(bytes))
+    }
+
+    /// Bytes on the heap.
+    pub(crate) fn from_vec(bytes: Vec<u8>) -> Bytes {
+        Bytes::whole(Source::Owned(bytes.into_boxed_slice()))
+    }
+
+    fn whole(source: Source) -> Bytes {
+        let len = source.as_slice().len();
+        Bytes {
+            source: Arc::new(source),
+            start: 0,
+            len,
+        }
+    }
+
+    /// A part of these bytes, or nothing when the range does not lie inside.
+    pub(crate) fn slice(&self, range: Range<usize>) -> Option<Bytes> {
+        if range.start > range.end || range.end > self.len {
+            return None;
+        }
+        Some(Bytes {
+            source: Arc::clone(&self.source),
+            start: self.start + range.start,
+            len: range.len(),
+        })
+    }
+
+    /// Tells the system that these bytes will not be read again soon, so that it may drop their pages.
+    ///
+    /// A hint: it can fail without harm, and reading the bytes again fetches them from the file.
+    pub(crate) fn release(&self) {
+        #[cfg(unix)]
+        if let Source::Mapped(map) = &*self.source
+            && self.len > 0
+        {
+            // SAFETY: the range lies inside the mapping (a field invariant). The mapping is of a file and is never
+            // written through, so dropped pages come back from the file with the same content; no page holds data
+            // that exists only in memory.
+            let _ = unsafe {
+                map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, self.start, self.len)
+            };
+        }
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // `slice` and `whole` keep start + len inside the source.
+        &self.source.as_slice()[self.start..self.start + self.len]
+    }
+}
+
+impl AsRef<[u8]> for Bytes {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl PartialEq for Bytes {
+    fn eq(&self, other: &Bytes) -> bool {
+        self[..] == other[..]
+    }
+}
+
+impl Eq for Bytes {}
+
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Bytes({} at {})", self.len, self.start)
+    }
+}
