@@ -138,6 +138,12 @@ impl<'a> StringArray<'a> {
     }
 }
 
+impl fmt::Debug for StringArray<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StringArray({})", self.len)
+    }
+}
+
 impl<'a> IntoIterator for StringArray<'a> {
     type Item = &'a [u8];
     type IntoIter = Strings<'a>;

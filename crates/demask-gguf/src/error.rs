@@ -56,7 +56,7 @@ pub enum ErrorKind {
     #[error("its byte order is big-endian; only little-endian files are read")]
     ByteOrder,
     /// The header, the metadata or the directory wants more bytes than the file has.
-    #[error("{place} at byte {at} needs {needed} bytes, {left} are left in the file")]
+    #[error("the file ends too soon: {place} at byte {at} needs {needed} bytes, {left} are left")]
     Truncated {
         /// What was being read.
         place: String,
@@ -69,7 +69,7 @@ pub enum ErrorKind {
     },
     /// The data of a tensor lies past the end of the file.
     #[error(
-        "tensor `{}` needs bytes {start} to {end}, the file has {file_bytes}; {missing} bytes are missing",
+        "tensor `{}` needs bytes {start} to {end}, the file has {file_bytes}: {missing} missing",
         escape(tensor)
     )]
     MissingData {
@@ -182,7 +182,7 @@ impl Error {
         &self.0.kind
     }
 
-    /// The file, escaped for a terminal.
+    /// The file, escaped for a terminal; empty while a writer does not know its path.
     pub fn file(&self) -> &str {
         &self.0.file
     }
@@ -220,11 +220,15 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "cannot {} `{}`: {}",
-            self.0.attempt, self.0.file, self.0.kind
-        )
+        let Detail {
+            attempt,
+            file,
+            kind,
+        } = &*self.0;
+        if file.is_empty() {
+            return write!(f, "cannot {attempt} a GGUF file: {kind}");
+        }
+        write!(f, "cannot {attempt} `{file}`: {kind}")
     }
 }
 

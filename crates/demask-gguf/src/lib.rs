@@ -1,4 +1,61 @@
 //! Reads and writes GGUF files; knows bytes, not models.
+//!
+//! # The format
+//!
+//! A GGUF file is a header, a list of metadata, a directory of tensors, and one data section. All numbers are
+//! little-endian and nothing before the data section is padded. With `u32` and `u64` for unsigned integers of that
+//! many bits, and `string` for a `u64` length followed by that many bytes:
+//!
+//! ```text
+//! file       header  entry * entry_count  tensor * tensor_count  padding  data
+//! header     "GGUF"  u32 version  u64 tensor_count  u64 entry_count
+//! entry      string key  u32 value_type  value
+//! value      a number, a bool (one byte), a string or an array
+//! array      u32 value_type  u64 count  value * count
+//! tensor     string name  u32 dim_count  u64 dim * dim_count  u32 tensor_type  u64 offset
+//! ```
+//!
+//! **Versions** 2 and 3 are laid out alike; version 3 merely allows big-endian files too. Version 1 had 32-bit counts.
+//!
+//! **Value types** are numbered from 0: `u8 i8 u16 i16 u32 i32 f32 bool string array u64 i64 f64` ([`ValueType`]).
+//!
+//! **Alignment** is the integer under `general.alignment`, or 32. The data section starts at the next multiple of it
+//! after the directory, and every tensor at a multiple of it from there; `offset` counts from the start of the data
+//! section.
+//!
+//! **Tensors.** The first dimension is the length of a row; rows follow one another without gaps, so that a matrix of
+//! `dims` `[width, rows]` holds `rows` vectors of `width` weights. Quantised types pack a row into quant blocks, each a
+//! fixed number of weights in a fixed number of bytes; a row is a whole number of them ([`TensorType`]).
+//!
+//! **Split models** are several files named `NAME-00001-of-0000N.gguf` and so on. Each is a whole GGUF file with tensors
+//! of its own and says in its metadata which part it is (`split.no`, from 0), of how many (`split.count`), and how many
+//! tensors all parts hold (`split.tensors.count`). The other metadata is in the first part only. Any part may be opened:
+//! the others are found by their names.
+//!
+//! # What is refused
+//!
+//! A file is hostile until it has been checked. [`Gguf::open`] reads header, metadata and directory, checks them whole,
+//! and returns either a model every tensor of which lies in the file, or an [`Error`] with the place. Nothing is
+//! allocated on the word of a length that the rest of the file could not hold, and nothing recurses. Where the text of
+//! the format and its readers differ, this crate decides as follows, always and everywhere alike:
+//!
+//! | | taken | refused |
+//! |---|---|---|
+//! | version | 2, 3 | all others; big-endian files |
+//! | alignment | powers of two from 8 on, of any integer type | 0, 4, 24 and the like, and other types |
+//! | key | 1 to 65535 bytes of UTF-8, control characters too | empty, longer, not UTF-8, a second time |
+//! | string value | any bytes, also NUL and what is not UTF-8 | |
+//! | bool | 0 and 1, also in arrays | other bytes |
+//! | array | of numbers, bools or strings; empty | of arrays |
+//! | tensor name | 1 to 64 bytes of UTF-8 | empty, longer, not UTF-8, a second time |
+//! | dimensions | 0 (a scalar) to 4; a dimension may be 0 | more; counts or sizes past 63 bits |
+//! | row | a whole number of quant blocks | a broken block |
+//! | tensor type | all known ones, runnable or not | removed and unknown ids |
+//! | data | any order, gaps, bytes after the end, no padding at the end | shared bytes, misaligned, past the end |
+//! | counts | up to 131072 entries and as many tensors per file | more |
+//! | path | regular files, through links too | directories, pipes, sockets, devices |
+//!
+//! Strings of a file can hold anything; [`escape`] makes them fit for a terminal, and errors are escaped already.
 
 mod array;
 mod content;

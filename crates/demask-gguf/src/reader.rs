@@ -47,8 +47,8 @@ pub(crate) fn read(bytes: Bytes, name: &str) -> Result<Part, ErrorKind> {
         at: 0,
     };
     let version = read_version(&mut cursor)?;
-    let tensor_count = cursor.count("the tensor count", 24)?;
-    let entry_count = cursor.count("the metadata count", 13)?;
+    let tensor_count = cursor.count("tensors", 25)?;
+    let entry_count = cursor.count("metadata entries", 14)?;
     let mut metadata = Metadata::new(name);
     for number in 1..=entry_count {
         read_entry(&mut cursor, number, &mut metadata)?;
@@ -404,19 +404,28 @@ impl Cursor<'_> {
     }
 
     /// A count of things that take at least `least` bytes each.
-    fn count(&mut self, place: &str, least: u64) -> Result<u64, ErrorKind> {
+    fn count(&mut self, what: &str, least: u64) -> Result<u64, ErrorKind> {
         let at = self.at as u64;
-        let count = self.u64(format_args!("{place}"))?;
-        let room = self.left() / least;
-        if count > room.min(MAX_ENTRIES) {
-            return Err(ErrorKind::Malformed {
-                place: place.to_owned(),
+        let count = self.u64(format_args!("the number of {what}"))?;
+        let (needed, left) = (count.saturating_mul(least), self.left());
+        if needed > left {
+            let place = format!("the list of {what} ({count} long)");
+            return Err(ErrorKind::Truncated {
+                place,
                 at,
-                expected: format!(
-                    "at most {} in a file of {} bytes",
-                    room.min(MAX_ENTRIES),
-                    self.file.len()
-                ),
+                needed,
+                left,
+            });
+        }
+        if count > MAX_ENTRIES {
+            let (place, expected) = (
+                format!("the number of {what}"),
+                format!("at most {MAX_ENTRIES}"),
+            );
+            return Err(ErrorKind::Malformed {
+                place,
+                at,
+                expected,
                 found: count.to_string(),
             });
         }

@@ -47,8 +47,8 @@ enum Data<'a> {
     Stream(Fill<'a>),
 }
 
-/// What errors show before a path is known.
-const NO_PATH: &str = "a GGUF file";
+/// The file of errors that arise before a path is known.
+const NO_PATH: &str = "";
 
 impl<'a> Writer<'a> {
     /// A writer of a file without metadata and tensors.
@@ -108,8 +108,7 @@ impl<'a> Writer<'a> {
         if bytes.len() as u64 != info.byte_len() {
             return Err(wrong_size(NO_PATH, &info, bytes.len() as u64));
         }
-        self.tensors.push((info, Data::Bytes(bytes)));
-        Ok(self)
+        Ok(self.push(info, Data::Bytes(bytes)))
     }
 
     /// Adds a tensor whose data `fill` writes when the file is written.
@@ -125,8 +124,7 @@ impl<'a> Writer<'a> {
         fill: impl FnMut(&mut dyn Write) -> io::Result<()> + 'a,
     ) -> Result<&mut Self, Error> {
         let info = self.describe(name, dims, ty)?;
-        self.tensors.push((info, Data::Stream(Box::new(fill))));
-        Ok(self)
+        Ok(self.push(info, Data::Stream(Box::new(fill))))
     }
 
     /// Writes the file and returns its size in bytes; the last tensor is padded too.
@@ -161,7 +159,7 @@ impl<'a> Writer<'a> {
         written
     }
 
-    fn describe(&mut self, name: &str, dims: &[u64], ty: TensorType) -> Result<TensorInfo, Error> {
+    fn describe(&self, name: &str, dims: &[u64], ty: TensorType) -> Result<TensorInfo, Error> {
         let refuse = |expected: String, found: String| {
             let place = format!("tensor `{}`", escape_short(name.as_bytes(), 80));
             Error::write(
@@ -193,13 +191,19 @@ impl<'a> Writer<'a> {
         }
         let info = TensorInfo::new(name.to_owned(), dims.to_vec(), ty, 0)
             .map_err(|(e, f)| refuse(e, f))?;
-        if !self.names.insert(name.to_owned()) {
+        if self.names.contains(name) {
             return Err(refuse(
                 "a name of its own".to_owned(),
                 "the name a second time".to_owned(),
             ));
         }
         Ok(info)
+    }
+
+    fn push(&mut self, info: TensorInfo, data: Data<'a>) -> &mut Self {
+        self.names.insert(info.name.clone());
+        self.tensors.push((info, data));
+        self
     }
 
     fn write_named(&mut self, name: &str, out: impl Write) -> Result<u64, Error> {
