@@ -59,6 +59,7 @@
 
 mod array;
 mod content;
+mod cursor;
 mod error;
 mod escape;
 mod metadata;

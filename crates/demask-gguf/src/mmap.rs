@@ -41,9 +41,9 @@ pub type TensorBytes = Bytes;
 impl Bytes {
     /// Maps a whole regular file for reading. The file must not be empty.
     pub(crate) fn map(file: &File) -> io::Result<Bytes> {
-        // SAFETY: the mapping is read-only and private to this type, which hands out shared slices only. Another
-        // process can still change the file under it; the type's documentation says so, and no invariant of this
-        // crate rests on two reads of the same byte being equal (every offset is checked again when it is used).
+        // SAFETY: the mapping is read-only and private to this type, which hands out shared slices only. That nobody
+        // changes the file while it is open cannot be enforced; the type's documentation asks for it. Offsets are
+        // checked again whenever they are used, so a changed file gives wrong values, not accesses out of bounds.
         let map = unsafe { memmap2::Mmap::map(file)? };
         Ok(Bytes::whole(Source::Mapped(map)))
     }

@@ -2,11 +2,11 @@
 //! allocated on a claimed size.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::ops::Range;
 
 use crate::array::Array;
 use crate::content;
+use crate::cursor::Cursor;
 use crate::error::ErrorKind;
 use crate::escape::escape_short;
 use crate::metadata::Metadata;
@@ -27,10 +27,6 @@ pub(crate) const MAX_KEY_BYTES: u64 = 65535;
 pub(crate) const MAX_NAME_BYTES: u64 = 64;
 /// The most dimensions of a tensor.
 pub(crate) const MAX_DIMS: u32 = 4;
-/// The most metadata entries and the most tensors of one file. Real files hold a few thousand at most; the bound keeps
-/// a hostile one from filling the memory with a directory.
-pub(crate) const MAX_ENTRIES: u64 = 1 << 17;
-
 /// What one file holds.
 pub(crate) struct Part {
     pub(crate) bytes: Bytes,
@@ -42,10 +38,7 @@ pub(crate) struct Part {
 
 /// Reads a file whose bytes are at hand; `name` is what errors of the metadata show.
 pub(crate) fn read(bytes: Bytes, name: &str) -> Result<Part, ErrorKind> {
-    let mut cursor = Cursor {
-        file: &bytes,
-        at: 0,
-    };
+    let mut cursor = Cursor::new(&bytes);
     let version = read_version(&mut cursor)?;
     let tensor_count = cursor.count("tensors", 25)?;
     let entry_count = cursor.count("metadata entries", 14)?;
@@ -343,102 +336,4 @@ fn text<'a>(
         expected: format!("1 to {limit} bytes of UTF-8"),
         found,
     })
-}
-
-/// A position in the bytes of a file. What is read is named, so that an error can tell.
-struct Cursor<'a> {
-    file: &'a Bytes,
-    at: usize,
-}
-
-impl Cursor<'_> {
-    fn left(&self) -> u64 {
-        (self.file.len() - self.at) as u64
-    }
-
-    fn take(&mut self, needed: u64, place: fmt::Arguments<'_>) -> Result<Range<usize>, ErrorKind> {
-        let left = self.left();
-        if needed > left {
-            return Err(ErrorKind::Truncated {
-                place: place.to_string(),
-                at: self.at as u64,
-                needed,
-                left,
-            });
-        }
-        let start = self.at;
-        self.at += needed as usize; // not above `left`, which is a usize
-        Ok(start..self.at)
-    }
-
-    fn array<const N: usize>(&mut self, place: fmt::Arguments<'_>) -> Result<[u8; N], ErrorKind> {
-        let range = self.take(N as u64, place)?;
-        let mut out = [0; N];
-        out.copy_from_slice(&self.file[range]);
-        Ok(out)
-    }
-
-    fn u32(&mut self, place: fmt::Arguments<'_>) -> Result<u32, ErrorKind> {
-        self.array(place).map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self, place: fmt::Arguments<'_>) -> Result<u64, ErrorKind> {
-        self.array(place).map(u64::from_le_bytes)
-    }
-
-    /// A 64-bit length and that many bytes; the range is that of the bytes.
-    fn string(&mut self, place: fmt::Arguments<'_>) -> Result<Range<usize>, ErrorKind> {
-        let len = self.u64(place)?;
-        self.take(len, place)
-    }
-
-    fn value_type(&mut self, place: fmt::Arguments<'_>) -> Result<ValueType, ErrorKind> {
-        let at = self.at as u64;
-        let id = self.u32(place)?;
-        ValueType::from_id(id).ok_or_else(|| ErrorKind::Malformed {
-            place: place.to_string(),
-            at,
-            expected: "a value type from 0 to 12".to_owned(),
-            found: id.to_string(),
-        })
-    }
-
-    /// A count of things that take at least `least` bytes each.
-    fn count(&mut self, what: &str, least: u64) -> Result<u64, ErrorKind> {
-        let at = self.at as u64;
-        let count = self.u64(format_args!("the number of {what}"))?;
-        let (needed, left) = (count.saturating_mul(least), self.left());
-        if needed > left {
-            let place = format!("the list of {what} ({count} long)");
-            return Err(ErrorKind::Truncated {
-                place,
-                at,
-                needed,
-                left,
-            });
-        }
-        if count > MAX_ENTRIES {
-            let (place, expected) = (
-                format!("the number of {what}"),
-                format!("at most {MAX_ENTRIES}"),
-            );
-            return Err(ErrorKind::Malformed {
-                place,
-                at,
-                expected,
-                found: count.to_string(),
-            });
-        }
-        Ok(count)
-    }
-
-    fn slice(&self, range: Range<usize>) -> Result<Bytes, ErrorKind> {
-        let (at, left) = (range.start as u64, self.left());
-        self.file.slice(range).ok_or(ErrorKind::Truncated {
-            place: "a value".to_owned(),
-            at,
-            needed: u64::MAX,
-            left,
-        })
-    }
 }
