@@ -1,1 +1,205 @@
 //! Run diffusion language models: text, models and the denoising loop.
+//!
+//! A diffusion language model doesn't write left to right. It starts from a canvas of open positions and, step by step,
+//! decides those it is surest of.
+//!
+//! ```
+//! use std::ops::ControlFlow;
+//! use demask::{Device, Message, ModelFile, Request, Role};
+//!
+//! # fn main() -> Result<(), demask::Error> {
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/tiny-llada-f32.gguf");
+//! let model = ModelFile::open(path)?.load(&Device::cpu(None)?, &mut |_, _| {})?;
+//! let prompt = model.chat_prompt(&[Message::new(Role::User, "hi")])?;
+//! let request = Request { max_tokens: 16, ..Request::default() };
+//! let answer = model.generate(&prompt, &request, &mut |step, _canvas| {
+//!     eprintln!("step {}: {} edits", step.step, step.transfer.edits.len());
+//!     ControlFlow::Continue(())
+//! })?;
+//! println!("{}", model.answer_text(&answer.canvas));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The two halves know little of each other: [`model`] implements [`MaskPredictor`] over a
+//! [`Backend`](demask_compute::Backend) and never names a decoding rule; [`diffusion`] drives it and never names a
+//! tensor. The crate has no unsafe code, no clock, no terminal and reads no environment.
+
+#![forbid(unsafe_code)]
+
+mod device;
+pub mod diffusion;
+mod error;
+pub mod model;
+pub mod text;
+mod weights;
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use demask_gguf::Gguf;
+
+pub use device::Device;
+pub use diffusion::{Canvas, Edit, EndPolicy, Finish, Generation, Request, StepReport, UnmaskRule};
+pub use error::Error;
+pub use model::{MaskPredictor, ModelSpec};
+pub use text::{ChatTemplate, Message, Role, Tokenizer};
+
+use diffusion::guidance::Guided;
+use diffusion::{Denoising, Settings};
+use text::TokenizerConfig;
+
+/// A model file whose metadata was read and checked; its weights are still on disk.
+pub struct ModelFile {
+    gguf: Arc<Gguf>,
+    spec: ModelSpec,
+    tokenizer: Tokenizer,
+}
+
+impl ModelFile {
+    /// Opens a model file (any part of a split one).
+    pub fn open(path: impl AsRef<Path>) -> Result<ModelFile, Error> {
+        ModelFile::from_gguf(Gguf::open(path)?)
+    }
+
+    /// Takes an open GGUF.
+    pub fn from_gguf(gguf: Gguf) -> Result<ModelFile, Error> {
+        let spec = ModelSpec::from_gguf(&gguf)?;
+        let tokenizer = Tokenizer::new(&TokenizerConfig::from_gguf(&gguf)?)?;
+        Ok(ModelFile { gguf: Arc::new(gguf), spec, tokenizer })
+    }
+
+    /// The file.
+    pub fn gguf(&self) -> &Gguf {
+        &self.gguf
+    }
+
+    /// Facts about the model.
+    pub fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// The file's chat template, or the architecture's built-in one.
+    pub fn chat_template(&self) -> Result<ChatTemplate, Error> {
+        let template = self.gguf.metadata().string("tokenizer.chat_template")?;
+        Ok(ChatTemplate::for_model(template, self.spec.architecture)?)
+    }
+
+    /// Tokens of a conversation that the model is to answer.
+    pub fn chat_prompt(&self, messages: &[Message]) -> Result<Vec<u32>, Error> {
+        Ok(self.chat_template()?.encode(&self.tokenizer, messages, true)?)
+    }
+
+    /// Loads the weights; `progress` is told the bytes done and the bytes in all.
+    pub fn load(self, device: &Device, progress: &mut dyn FnMut(u64, u64)) -> Result<Model, Error> {
+        let new_predictor = device.load(&self.gguf, self.spec.clone(), progress)?;
+        Ok(Model { file: self, new_predictor })
+    }
+}
+
+/// A model that is ready to run. Runs on several threads share its weights.
+pub struct Model {
+    file: ModelFile,
+    new_predictor: model::NewPredictor,
+}
+
+impl std::ops::Deref for Model {
+    type Target = ModelFile;
+
+    fn deref(&self) -> &ModelFile {
+        &self.file
+    }
+}
+
+impl Model {
+    /// Answers a prompt: `request.max_tokens` open positions behind it are decided. `observer` sees every step and the
+    /// canvas after it, and may stop the run.
+    pub fn generate(
+        &self,
+        prompt: &[u32],
+        request: &Request,
+        observer: &mut dyn FnMut(&StepReport, &Canvas) -> ControlFlow<()>,
+    ) -> Result<Generation, Error> {
+        let canvas = self.canvas(prompt, request.max_tokens)?;
+        let (run, mut predictor) = self.start(canvas, request)?;
+        diffusion::generate(&mut *predictor, run, observer)
+    }
+
+    /// A run over a canvas, to be advanced step by step, and the predictor that goes with it.
+    pub fn start(&self, canvas: Canvas, request: &Request) -> Result<(Denoising, Box<dyn MaskPredictor>), Error> {
+        let settings = self.settings(&canvas, request)?;
+        let predictor = self.predictor(&canvas, settings.cfg_scale)?;
+        Ok((Denoising::new(canvas, settings), predictor))
+    }
+
+    /// The predictor for a canvas, with guidance if `cfg_scale` is above 0.
+    pub fn predictor(&self, canvas: &Canvas, cfg_scale: f64) -> Result<Box<dyn MaskPredictor>, Error> {
+        let predictor = || (self.new_predictor)(canvas.len());
+        if cfg_scale == 0.0 {
+            return Ok(predictor());
+        }
+        let given = (0..canvas.len()).map(|p| !canvas.is_asked(p)).collect();
+        Ok(Box::new(Guided::new(predictor(), predictor(), cfg_scale, given)))
+    }
+}
+
+impl ModelFile {
+    /// A prompt followed by open positions, checked against vocabulary and context.
+    pub fn canvas(&self, prompt: &[u32], max_tokens: usize) -> Result<Canvas, Error> {
+        let limit = self.spec.context;
+        if prompt.len().saturating_add(max_tokens) > limit {
+            return Err(Error::Context { prompt: prompt.len(), max_tokens, limit });
+        }
+        self.check_tokens(prompt)?;
+        Ok(Canvas::continuing(prompt, max_tokens, self.spec.mask_token))
+    }
+
+    /// A canvas with open positions (`None`) anywhere, checked against vocabulary and context.
+    pub fn canvas_with_blanks(&self, tokens: &[Option<u32>]) -> Result<Canvas, Error> {
+        let open = tokens.iter().filter(|t| t.is_none()).count();
+        if tokens.len() > self.spec.context {
+            let prompt = tokens.len() - open;
+            return Err(Error::Context { prompt, max_tokens: open, limit: self.spec.context });
+        }
+        let given: Vec<u32> = tokens.iter().flatten().copied().collect();
+        self.check_tokens(&given)?;
+        Ok(Canvas::with_blanks(tokens, self.spec.mask_token))
+    }
+
+    fn check_tokens(&self, tokens: &[u32]) -> Result<(), Error> {
+        let vocab = self.spec.vocab;
+        match tokens.iter().find(|&&token| token as usize >= vocab) {
+            Some(&token) => Err(Error::Token { token, vocab }),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks a request against this model.
+    pub fn settings(&self, canvas: &Canvas, request: &Request) -> Result<Settings, Error> {
+        let open = (0..canvas.len()).filter(|&p| canvas.is_open(p)).count();
+        let ids = self.tokenizer.ids();
+        let ends = [ids.eos, ids.eot].into_iter().flatten().collect();
+        Ok(request.settings(&self.spec, ends, open)?)
+    }
+
+    /// The decided tokens of the answer up to the first open position or end token.
+    pub fn answer_tokens<'a>(&self, canvas: &'a Canvas) -> &'a [u32] {
+        let range = canvas.asked_range();
+        let end = range
+            .clone()
+            .find(|&p| canvas.is_open(p) || (canvas.is_asked(p) && self.tokenizer.is_end(canvas.tokens()[p])))
+            .unwrap_or(range.end);
+        &canvas.tokens()[range.start..end]
+    }
+
+    /// The text of [`ModelFile::answer_tokens`].
+    pub fn answer_text(&self, canvas: &Canvas) -> String {
+        self.tokenizer.decode(self.answer_tokens(canvas))
+    }
+}

@@ -1,0 +1,97 @@
+//! A run as JSON lines: one header, one line per step, one footer. `demask inspect` replays such a file.
+
+use serde::{Deserialize, Serialize};
+
+use super::generate::{Finish, Statistics, StepReport};
+
+/// A line of a trace.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum TraceLine<'a> {
+    /// The start: the canvas before the first step.
+    Start {
+        /// Model name.
+        model: &'a str,
+        /// Tokens of the whole canvas.
+        canvas: &'a [u32],
+        /// Open positions.
+        open: Vec<usize>,
+        /// The request that was run.
+        request: &'a super::Request,
+    },
+    /// A denoising step.
+    Step {
+        /// Its number.
+        step: usize,
+        /// Block number.
+        block: usize,
+        /// Forward passes.
+        nfe: usize,
+        /// Rows run.
+        rows: usize,
+        /// The edits.
+        edits: &'a [super::Edit],
+    },
+    /// The end.
+    End {
+        /// Why.
+        finish: Finish,
+        /// Sums.
+        #[serde(flatten)]
+        statistics: Statistics,
+    },
+}
+
+impl<'a> From<&'a StepReport> for TraceLine<'a> {
+    fn from(report: &'a StepReport) -> TraceLine<'a> {
+        TraceLine::Step {
+            step: report.step,
+            block: report.block.index,
+            nfe: report.nfe,
+            rows: report.rows,
+            edits: &report.transfer.edits,
+        }
+    }
+}
+
+/// A line of a trace as it is read back.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum RecordedLine {
+    /// The start.
+    Start {
+        /// Model name.
+        model: String,
+        /// Tokens of the whole canvas.
+        canvas: Vec<u32>,
+        /// Open positions.
+        open: Vec<usize>,
+    },
+    /// A denoising step.
+    Step {
+        /// Its number.
+        step: usize,
+        /// Block number.
+        block: usize,
+        /// The edits.
+        edits: Vec<RecordedEdit>,
+    },
+    /// The end.
+    End {
+        /// Why.
+        finish: String,
+    },
+}
+
+/// An edit as it is read back.
+#[derive(Debug, Deserialize)]
+pub struct RecordedEdit {
+    /// Canvas position.
+    pub position: usize,
+    /// Token before.
+    pub from: u32,
+    /// Token after.
+    pub to: u32,
+    /// Confidence; none where it was infinite.
+    pub confidence: Option<f64>,
+}

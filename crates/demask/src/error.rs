@@ -1,0 +1,86 @@
+//! What can go wrong in the library.
+
+use crate::diffusion::SettingsError;
+use crate::model::ARCHITECTURES;
+use crate::text::TextError;
+
+/// A failure of the library. Messages are one line; [`Error::hint`] says what helps where we know it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // the messages say it
+pub enum Error {
+    #[error(transparent)]
+    Gguf(#[from] demask_gguf::Error),
+    #[error(transparent)]
+    Compute(#[from] demask_compute::ComputeError),
+    #[error(transparent)]
+    Text(#[from] TextError),
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error("cannot run {file}: {} (demask runs {})", architecture_fault(name, *autoregressive), supported())]
+    Architecture { file: String, name: String, autoregressive: bool },
+    #[error("cannot run {file}: tensor `{tensor}` is missing{}", first_found(first))]
+    NoTensor { file: String, tensor: String, first: Option<String> },
+    #[error("cannot run {file}: tensor `{tensor}` has shape {found:?}, expected {expected:?}")]
+    Shape { file: String, tensor: String, expected: Vec<usize>, found: Vec<usize> },
+    #[error("cannot run {file}: tensor `{tensor}` has type {ty}; supported types: {supported}")]
+    WeightType { file: String, tensor: String, ty: String, supported: String },
+    #[error(
+        "the model needs a mask token: `tokenizer.ggml.mask_token_id` is missing and {architecture}'s own is outside this vocabulary of {vocab}"
+    )]
+    NoMaskToken { architecture: &'static str, vocab: usize },
+    #[error("prompt of {prompt} tokens and {max_tokens} open positions are {} positions; the model's context has {limit}", prompt + max_tokens)]
+    Context { prompt: usize, max_tokens: usize, limit: usize },
+    #[error("logits at step {step}, position {position} are not finite numbers; nothing of this step was kept")]
+    NotFinite { step: usize, position: usize },
+    #[error("token id {token} is outside the vocabulary of {vocab}")]
+    Token { token: u32, vocab: usize },
+}
+
+impl Error {
+    /// What would help.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Error::Gguf(error) => error.hint(),
+            Error::Text(error) => error.hint().map(str::to_owned),
+            Error::Context { prompt, limit, .. } if prompt < limit => {
+                Some(format!("use `--max-tokens {}` or less, or a shorter prompt", limit - prompt))
+            }
+            Error::Context { .. } => Some("use a shorter prompt".to_owned()),
+            Error::WeightType { .. } => {
+                Some("get the model in another quantisation, such as Q4_K_M or Q8_0".to_owned())
+            }
+            Error::NotFinite { .. } => {
+                Some("the file may be damaged; `demask inspect FILE` shows what it holds".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn supported() -> String {
+    ARCHITECTURES.iter().map(|row| row.name).collect::<Vec<_>>().join(", ")
+}
+
+fn architecture_fault(name: &str, autoregressive: bool) -> String {
+    if autoregressive {
+        format!("`{name}` is not a diffusion model: it generates left to right")
+    } else {
+        format!("architecture `{name}` is unknown")
+    }
+}
+
+fn first_found(first: &Option<String>) -> String {
+    match first {
+        None => "; the file holds no weights".to_owned(),
+        Some(name)
+            if name.contains("weight")
+                && !name.starts_with("blk.")
+                && !name.starts_with("token_embd")
+                && !name.starts_with("output") =>
+        {
+            format!("; the names are another converter's (the first is `{name}`)")
+        }
+        Some(_) => String::new(),
+    }
+}
