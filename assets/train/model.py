@@ -13,11 +13,11 @@ from torch import nn
 
 @dataclass
 class Config:
-    vocab: int = 2048
+    vocab: int = 1536
     width: int = 256
-    layers: int = 6
+    layers: int = 4
     heads: int = 4
-    ffn: int = 768
+    ffn: int = 512
     context: int = 1024
     rope_base: float = 10000.0
     norm_eps: float = 1e-5
@@ -64,13 +64,17 @@ class Layer(nn.Module):
     def split_heads(self, x):
         return x.unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
 
-    def forward(self, x, cos, sin):
+    def forward(self, x, cos, sin, rows=None):
+        """x [N, L, D]; with `rows`, indices into N * L, only those come back: [R, D]."""
         y = self.attn_norm(x)
         q = rotate_halves(self.split_heads(self.attn_q(y)), cos, sin)
         k = rotate_halves(self.split_heads(self.attn_k(y)), cos, sin)
         v = self.split_heads(self.attn_v(y))
         y = F.scaled_dot_product_attention(q, k, v)  # no mask: every position sees every other
-        x = x + self.attn_output(y.transpose(1, 2).flatten(-2))
+        y = y.transpose(1, 2).flatten(-2)
+        if rows is not None:
+            x, y = x.flatten(0, 1)[rows], y.flatten(0, 1)[rows]
+        x = x + self.attn_output(y)
         y = self.ffn_norm(x)
         return x + self.ffn_down(F.silu(self.ffn_gate(y)) * self.ffn_up(y))
 
@@ -100,13 +104,14 @@ class LLaDA(nn.Module):
         nn.init.normal_(self.token_embd.weight, std=1.0)
         nn.init.normal_(self.output.weight, std=0.02)
 
-    def hidden(self, tokens):
-        """tokens [N, L] -> normalised hidden states [N, L, D]."""
+    def hidden(self, tokens, rows=None):
+        """tokens [N, L] -> normalised hidden states [N, L, D], or [R, D] for `rows`, indices into N * L."""
         length = tokens.shape[1]
         x = self.token_embd(tokens)
         cos, sin = self.cos[:length].to(x.dtype), self.sin[:length].to(x.dtype)
-        for layer in self.blk:
+        for layer in self.blk[:-1]:
             x = layer(x, cos, sin)
+        x = self.blk[-1](x, cos, sin, rows)
         return self.output_norm(x)
 
     def forward(self, tokens):
