@@ -90,47 +90,21 @@ pub trait Backend: Send + Sync {
     /// `out[r] = x[r] / sqrt(mean(x[r]^2) + eps) * weight` (Zhang and Sennrich 2019).
     fn rms_norm(&self, x: &Self::Rows, weight: &Self::Vector, eps: f32, out: &mut Self::Operand);
     /// `out = x * w^T (+ bias)`: x `[R, K]`, w `[N, K]`, out `[R, N]`.
-    fn linear(
-        &self,
-        x: &Self::Operand,
-        w: &Self::Matrix,
-        bias: Option<&Self::Vector>,
-        out: &mut Self::Rows,
-    );
+    fn linear(&self, x: &Self::Operand, w: &Self::Matrix, bias: Option<&Self::Vector>, out: &mut Self::Rows);
     /// `out += x * w^T`: the projection back into the residual stream.
     fn linear_add(&self, x: &Self::Operand, w: &Self::Matrix, out: &mut Self::Rows);
     /// Rotates every head of row r for position `positions[r]`.
     fn rope(&self, x: &mut Self::Rows, positions: &[u32], table: &Self::RopeTable);
     /// Overwrites keys and values of `layer` at `positions`.
-    fn kv_write(
-        &self,
-        k: &Self::Rows,
-        v: &Self::Rows,
-        layer: usize,
-        positions: &[u32],
-        kv: &mut Self::Kv,
-    );
+    fn kv_write(&self, k: &Self::Rows, v: &Self::Rows, layer: usize, positions: &[u32], kv: &mut Self::Kv);
     /// `out[r] = softmax(q[r] * K^T / sqrt(head_dim)) * V` per head; head h reads kv head `h * G / H`.
-    fn attention(
-        &self,
-        q: &Self::Rows,
-        kv: &Self::Kv,
-        layer: usize,
-        visible: Visibility,
-        out: &mut Self::Operand,
-    );
+    fn attention(&self, q: &Self::Rows, kv: &Self::Kv, layer: usize, visible: Visibility, out: &mut Self::Operand);
     /// `out = silu(gate) * up` (Shazeer 2020, SwiGLU).
     fn silu_mul(&self, gate: &Self::Rows, up: &Self::Rows, out: &mut Self::Operand);
     /// Keeps only the rows at `indices` (ascending), in place.
     fn select(&self, x: &mut Self::Rows, indices: &[u32]);
     /// Statistics of each row of `x * head^T`; tokens in `excluded` are never chosen. `[R, V]` is never stored.
-    fn row_statistics(
-        &self,
-        x: &Self::Operand,
-        head: &Self::Matrix,
-        excluded: &[u32],
-        out: &mut Vec<RowStatistics>,
-    );
+    fn row_statistics(&self, x: &Self::Operand, head: &Self::Matrix, excluded: &[u32], out: &mut Vec<RowStatistics>);
     /// `out = x * head^T` on the host: `[R, V]`.
     fn logits(&self, x: &Self::Operand, head: &Self::Matrix, out: &mut Vec<f32>);
 

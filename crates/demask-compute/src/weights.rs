@@ -10,15 +10,27 @@ use crate::quant::QuantType;
 pub struct SharedBytes {
     owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
     range: Range<usize>,
+    release: Option<Arc<dyn Fn(Range<usize>) + Send + Sync>>,
 }
 
 impl SharedBytes {
     /// All the bytes of `owner`.
     pub fn new(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> SharedBytes {
         let range = 0..owner.as_ref().len();
-        SharedBytes {
-            owner: Arc::new(owner),
-            range,
+        SharedBytes { owner: Arc::new(owner), range, release: None }
+    }
+
+    /// The same bytes with a way to say which of them won't be read again soon: [`SharedBytes::release`] will call
+    /// `release` with ranges of these bytes. A memory map tells the system to drop the pages that lie wholly inside,
+    /// so that a model isn't resident twice while it is packed; the bytes must stay readable.
+    pub fn on_release(self, release: impl Fn(Range<usize>) + Send + Sync + 'static) -> SharedBytes {
+        SharedBytes { release: Some(Arc::new(release)), ..self }
+    }
+
+    /// Says that `range` of these bytes won't be read again soon.
+    pub fn release(&self, range: Range<usize>) {
+        if let Some(release) = &self.release {
+            release(range);
         }
     }
 }
@@ -79,26 +91,12 @@ impl Weights {
 #[non_exhaustive]
 #[allow(missing_docs)] // the messages say it
 pub enum ComputeError {
-    #[error(
-        "tensor `{tensor}`: a row of {cols} weights isn't a whole number of {ty} quant blocks of {block_len}"
-    )]
-    RowLength {
-        tensor: String,
-        cols: usize,
-        ty: &'static str,
-        block_len: usize,
-    },
+    #[error("tensor `{tensor}`: a row of {cols} weights isn't a whole number of {ty} quant blocks of {block_len}")]
+    RowLength { tensor: String, cols: usize, ty: &'static str, block_len: usize },
     #[error("tensor `{tensor}`: {found} bytes where its shape and type need {expected}")]
-    ByteCount {
-        tensor: String,
-        expected: usize,
-        found: usize,
-    },
+    ByteCount { tensor: String, expected: usize, found: usize },
     #[error("unknown instruction set `{name}` in DEMASK_ISA; this processor can run: {available}")]
     UnknownIsa { name: String, available: String },
     #[error("cannot start {threads} worker threads: {source}")]
-    Threads {
-        threads: usize,
-        source: std::io::Error,
-    },
+    Threads { threads: usize, source: std::io::Error },
 }

@@ -1,19 +1,25 @@
-//! Attention over the K/V store, one head and a few rows at a time, with an online softmax (Dao et al. 2022): keys
+//! Attention over the K/V store: a few rows of one head at a time, with an online softmax (Dao et al. 2022). Keys
 //! are read in short blocks, so no row of scores over the whole canvas is stored.
 
-use super::Rows;
+use super::kernels::PANEL_ROWS;
 use super::operand::Operand;
-use super::pool::Pool;
+use super::shared::SharedMut;
+use super::{Cpu, Rows};
 use crate::backend::Visibility;
 
 /// Keys per block.
 const KEYS: usize = 64;
-/// The longest head the stack buffer holds.
+/// Query rows that share a pass over the keys.
+const QUERIES: usize = 24;
+/// The longest head that the buffers hold.
 const MAX_HEAD_DIM: usize = 512;
 
-/// Keys and values of every layer, `[kv_heads, positions, head_dim]` each, so that a head's keys are contiguous.
+/// Keys and values of every layer. Both are stored as the f32 kernel reads its weights: keys with 32 positions side
+/// by side, `[kv_heads, positions / 32, head_dim, 32]`; values by position, `[kv_heads, positions, head_dim]`, with
+/// `head_dim` rounded up to a multiple of 32.
 pub struct Kv {
     layers: Vec<(Vec<f32>, Vec<f32>)>,
+    /// Rounded up to a multiple of 32.
     positions: usize,
     kv_heads: usize,
     head_dim: usize,
@@ -21,116 +27,160 @@ pub struct Kv {
 
 impl Kv {
     pub(super) fn new(layers: usize, positions: usize, kv_heads: usize, head_dim: usize) -> Kv {
-        assert!(
-            head_dim <= MAX_HEAD_DIM,
-            "head dim {head_dim} is over {MAX_HEAD_DIM}"
-        );
-        let len = positions * kv_heads * head_dim;
+        assert!(head_dim <= MAX_HEAD_DIM, "head dim {head_dim} is over {MAX_HEAD_DIM}");
+        let positions = positions.next_multiple_of(PANEL_ROWS);
+        let len = |dim: usize| positions * kv_heads * dim;
+        let padded = head_dim.next_multiple_of(PANEL_ROWS);
         Kv {
-            layers: (0..layers)
-                .map(|_| (vec![0.0; len], vec![0.0; len]))
-                .collect(),
+            layers: (0..layers).map(|_| (vec![0.0; len(head_dim)], vec![0.0; len(padded)])).collect(),
             positions,
             kv_heads,
             head_dim,
         }
     }
 
-    pub(super) fn write(&mut self, k: &[f32], v: &[f32], layer: usize, positions: &[u32]) {
-        let (dim, width) = (self.head_dim, self.head_dim * self.kv_heads);
-        let (keys, values) = &mut self.layers[layer];
-        for (r, &position) in positions.iter().enumerate() {
-            for head in 0..self.kv_heads {
-                let from = r * width + head * dim;
-                let to = (head * self.positions + position as usize) * dim;
-                keys[to..to + dim].copy_from_slice(&k[from..from + dim]);
-                values[to..to + dim].copy_from_slice(&v[from..from + dim]);
+    fn padded_dim(&self) -> usize {
+        self.head_dim.next_multiple_of(PANEL_ROWS)
+    }
+
+    fn write_row(&self, keys: &SharedMut<'_, f32>, values: &SharedMut<'_, f32>, k: &[f32], v: &[f32], position: usize) {
+        let (dim, padded) = (self.head_dim, self.padded_dim());
+        for (head, (k, v)) in k.chunks_exact(dim).zip(v.chunks_exact(dim)).enumerate() {
+            let block = (head * self.positions + position / PANEL_ROWS * PANEL_ROWS) * dim;
+            for (i, &value) in k.iter().enumerate() {
+                keys.slice(block + i * PANEL_ROWS + position % PANEL_ROWS, 1)[0] = value;
             }
+            values.slice((head * self.positions + position) * padded, dim).copy_from_slice(v);
         }
+    }
+
+    pub(super) fn write(&mut self, cpu: &Cpu, k: &Rows, v: &Rows, layer: usize, positions: &[u32]) {
+        assert!(k.rows == positions.len() && v.rows == positions.len(), "one position per row");
+        assert!(positions.iter().all(|&p| (p as usize) < self.positions), "positions exist");
+        let (mut keys, mut values) = std::mem::take(&mut self.layers[layer]);
+        {
+            let (keys, values) = (SharedMut::new(&mut keys), SharedMut::new(&mut values));
+            // Two rows for the same position would race; whoever asks for that gets one thread.
+            let distinct = positions.is_sorted_by(|a, b| a < b);
+            let work = if distinct { k.width } else { 0 };
+            cpu.run(positions.len(), work, &|r, _| {
+                self.write_row(&keys, &values, k.row(r), v.row(r), positions[r] as usize);
+            });
+        }
+        self.layers[layer] = (keys, values);
     }
 }
 
-pub(super) fn attention(
-    pool: &Pool,
-    q: &Rows,
-    kv: &Kv,
-    layer: usize,
-    visible: Visibility,
-    out: &mut Operand,
-) {
+/// One thread's buffers.
+pub(super) struct Scratch {
+    /// `[QUERIES, MAX_HEAD_DIM]`.
+    sums: Vec<f32>,
+    /// `[QUERIES, KEYS]`.
+    scores: Vec<f32>,
+}
+
+impl Scratch {
+    pub(super) fn new() -> Scratch {
+        Scratch { sums: vec![0.0; QUERIES * MAX_HEAD_DIM], scores: vec![0.0; QUERIES * KEYS] }
+    }
+}
+
+pub(super) fn attention(cpu: &Cpu, q: &Rows, kv: &Kv, layer: usize, visible: Visibility, out: &mut Operand) {
     let Visibility::Bidirectional { len } = visible;
-    assert!(
-        len <= kv.positions,
-        "{len} visible positions of {}",
-        kv.positions
-    );
+    assert!(len <= kv.positions, "{len} visible positions of {}", kv.positions);
     let dim = kv.head_dim;
-    let heads_per_kv = q.width / dim / kv.kv_heads;
+    let heads = q.width / dim;
+    let heads_per_kv = heads / kv.kv_heads;
     let (keys, values) = &kv.layers[layer];
     let writer = out.begin(q.rows);
-    pool.run(q.rows, &|r, _| {
-        writer.row(r, |out| {
-            for (head, (q, out)) in q
-                .row(r)
-                .chunks_exact(dim)
-                .zip(out.chunks_exact_mut(dim))
-                .enumerate()
-            {
-                let first = head / heads_per_kv * kv.positions * dim;
-                let part = first..first + len * dim;
-                attend(q, &keys[part.clone()], &values[part], out);
-            }
-        });
+    let blocks = q.rows.div_ceil(QUERIES);
+    // Blocks of equal height.
+    let height = q.rows.div_ceil(blocks.max(1));
+    let work = height * len * dim / 4;
+    cpu.run(heads * blocks, work, &|chunk, thread| {
+        let (head, block) = (chunk / blocks, chunk % blocks);
+        let rows = block * height..q.rows.min((block + 1) * height);
+        let key = head / heads_per_kv * kv.positions * dim;
+        let value = head / heads_per_kv * kv.positions * kv.padded_dim();
+        let scratch = &mut cpu.scratch(thread).attention;
+        attend(
+            cpu,
+            &q.values[rows.start * q.width + head * dim..],
+            q.width,
+            rows.len(),
+            dim,
+            &keys[key..key + kv.positions * dim],
+            &values[value..value + kv.positions * kv.padded_dim()],
+            len,
+            scratch,
+        );
+        for (row, sums) in rows.zip(scratch.sums.chunks_exact(kv.padded_dim())) {
+            writer.columns(row, head * dim..(head + 1) * dim).copy_from_slice(&sums[..dim]);
+        }
     });
+    cpu.each_row(q.rows, q.width, &|r| (cpu.kernels.rows.quantize)(&writer, r));
 }
 
-/// One query over `keys` and `values`, `[len, dim]` each.
-fn attend(q: &[f32], keys: &[f32], values: &[f32], out: &mut [f32]) {
-    let dim = q.len();
+/// One head for up to [`QUERIES`] rows of `q`, into `scratch.sums` (`[rows, padded dim]`).
+fn attend(
+    cpu: &Cpu,
+    q: &[f32],
+    q_stride: usize,
+    rows: usize,
+    dim: usize,
+    keys: &[f32],
+    values: &[f32],
+    len: usize,
+    scratch: &mut Scratch,
+) {
+    let (wide, kernels) = (cpu.kernels.wide, &cpu.kernels.rows);
+    let padded = dim.next_multiple_of(PANEL_ROWS);
+    let tile = cpu.kernels.max_tile;
     let scale = 1.0 / (dim as f32).sqrt();
-    let mut greatest = f32::NEG_INFINITY;
-    let mut total = 0.0f32;
-    out.fill(0.0);
-    let mut scores = [0.0f32; KEYS];
-    for (keys, values) in keys.chunks(KEYS * dim).zip(values.chunks(KEYS * dim)) {
-        let scores = &mut scores[..keys.len() / dim];
-        let mut block = f32::NEG_INFINITY;
-        for (score, key) in scores.iter_mut().zip(keys.chunks_exact(dim)) {
-            *score = dot(q, key) * scale;
-            block = block.max(*score);
+    let (mut greatest, mut total) = ([f32::NEG_INFINITY; QUERIES], [0.0f32; QUERIES]);
+    let sums = &mut scratch.sums[..rows * padded];
+    sums.fill(0.0);
+    for start in (0..len).step_by(KEYS) {
+        let count = KEYS.min(len - start);
+        let scores = &mut scratch.scores[..rows * KEYS];
+        scores.fill(0.0);
+        for first in (0..rows).step_by(tile) {
+            let height = tile.min(rows - first);
+            let scores = &mut scores[first * KEYS..];
+            for panel in 0..count.div_ceil(PANEL_ROWS) {
+                let keys = &keys[(start + panel * PANEL_ROWS) * dim..];
+                let out = &mut scores[panel * PANEL_ROWS..];
+                wide(keys, PANEL_ROWS, &q[first * q_stride..], q_stride, height, dim, out, KEYS);
+            }
         }
-        if block > greatest {
-            let factor = (greatest - block).exp();
-            total *= factor;
-            out.iter_mut().for_each(|o| *o *= factor);
-            greatest = block;
+        for (r, scores) in scores.chunks_exact_mut(KEYS).enumerate() {
+            let scores = &mut scores[..count];
+            let block = (kernels.greatest)(scores) * scale;
+            if block > greatest[r] {
+                let factor = super::rowwise::exp(greatest[r] - block);
+                total[r] *= factor;
+                (kernels.scale)(&mut sums[r * padded..][..padded], factor);
+                greatest[r] = block;
+            }
+            total[r] += (kernels.softmax)(scores, scale, greatest[r]);
         }
-        for (score, value) in scores.iter().zip(values.chunks_exact(dim)) {
-            let weight = (score - greatest).exp();
-            total += weight;
-            for (out, &value) in out.iter_mut().zip(value) {
-                *out += weight * value;
+        for first in (0..rows).step_by(tile) {
+            let height = tile.min(rows - first);
+            for column in (0..padded).step_by(PANEL_ROWS) {
+                wide(
+                    &values[start * padded + column..],
+                    padded,
+                    &scores[first * KEYS..],
+                    KEYS,
+                    height,
+                    count,
+                    &mut sums[first * padded + column..],
+                    padded,
+                );
             }
         }
     }
-    let inverse = 1.0 / total;
-    out.iter_mut().for_each(|o| *o *= inverse);
-}
-
-/// Dot product in eight running sums, which vectorises without reordering by the compiler.
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut sums = [0.0f32; 8];
-    let (a8, b8) = (a.chunks_exact(8), b.chunks_exact(8));
-    let tail: f32 = a8
-        .remainder()
-        .iter()
-        .zip(b8.remainder())
-        .map(|(a, b)| a * b)
-        .sum();
-    for (a, b) in a8.zip(b8) {
-        for i in 0..8 {
-            sums[i] += a[i] * b[i];
-        }
+    for (sums, total) in sums.chunks_exact_mut(padded).zip(total) {
+        (kernels.scale)(sums, 1.0 / total);
     }
-    sums.iter().sum::<f32>() + tail
 }

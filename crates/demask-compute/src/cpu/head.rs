@@ -2,16 +2,17 @@
 //! logits is kept, so that `[rows, V]` never exists.
 
 use super::Cpu;
-use super::kernels::ROW_GROUP;
+use super::kernels::PANEL_ROWS;
 use super::linear::products;
 use super::operand::Operand;
 use super::packed::Matrix;
+use super::rowwise::{LANES, exp, greatest, sum};
 use super::shared::SharedMut;
 use crate::backend::RowStatistics;
 
-/// Row groups per chunk: 256 tokens. Partial results are per chunk, not per thread, and are merged in order, so
+/// Panels per chunk: 256 tokens. Partial results are per chunk, not per thread, and are merged in order, so
 /// that statistics don't depend on the number of threads.
-const CHUNK: usize = 16;
+const CHUNK: usize = 8;
 
 /// Statistics of a part of a row of logits, as an online softmax.
 #[derive(Clone, Copy)]
@@ -39,18 +40,34 @@ impl Partial {
         finite: true,
     };
 
-    /// Takes 16 or fewer logits of consecutive tokens from `first` on.
+    /// Takes up to 32 logits of consecutive tokens from `first` on. The sums within are f32, in fixed lanes.
+    #[inline(always)]
     fn add(&mut self, first: u32, logits: &[f32], excluded: &[u32]) {
-        let greatest = logits.iter().fold(f32::NEG_INFINITY, |m, &l| m.max(l));
-        self.finite &= logits.iter().all(|l| l.is_finite());
-        if greatest > self.greatest {
-            self.rebase(greatest);
+        let block = greatest(logits);
+        if block > self.greatest {
+            self.rebase(block);
+        }
+        let (mut total, mut weighted, mut poison) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
+        let reference = self.greatest;
+        let mut take = |i: usize, logit: f32| {
+            let distance = logit - reference;
+            let weight = exp(distance);
+            total[i] += weight;
+            weighted[i] = distance.mul_add(weight, weighted[i]);
+            poison[i] += logit * 0.0; // NaN unless finite
+        };
+        let (chunks, tail) = logits.as_chunks::<LANES>();
+        for chunk in chunks {
+            chunk.iter().enumerate().for_each(|(i, &l)| take(i, l));
+        }
+        tail.iter().enumerate().for_each(|(i, &l)| take(i, l));
+        self.finite &= sum(&poison) == 0.0;
+        self.total += f64::from(sum(&total));
+        self.weighted += f64::from(sum(&weighted));
+        if block <= self.second {
+            return; // nothing here that could be chosen
         }
         for (token, &logit) in (first..).zip(logits) {
-            let distance = f64::from(logit - self.greatest);
-            let weight = distance.exp();
-            self.total += weight;
-            self.weighted += distance * weight;
             if !excluded.contains(&token) {
                 self.offer(token, logit);
             }
@@ -103,33 +120,36 @@ impl Partial {
     }
 }
 
+/// Takes the logits `[rows, 32]` of tokens `first..first + count`.
+#[inline(always)]
+pub(super) fn statistics(partials: &mut [Partial], first: u32, logits: &[f32], count: usize, excluded: &[u32]) {
+    for (partial, logits) in partials.iter_mut().zip(logits.chunks_exact(PANEL_ROWS)) {
+        partial.add(first, &logits[..count], excluded);
+    }
+}
+
 /// Statistics of each row of `x * head^T`.
-pub(super) fn row_statistics(
-    cpu: &Cpu,
-    x: &Operand,
-    head: &Matrix,
-    excluded: &[u32],
-    out: &mut Vec<RowStatistics>,
-) {
-    let (rows, chunks) = (x.rows(), head.row_groups().div_ceil(CHUNK));
-    let mut partials = cpu
-        .partials
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+pub(super) fn row_statistics(cpu: &Cpu, x: &Operand, head: &Matrix, excluded: &[u32], out: &mut Vec<RowStatistics>) {
+    assert_eq!(x.width(), head.cols(), "operand and head agree on K");
+    out.clear();
+    if x.rows() == 0 {
+        return;
+    }
+    let (rows, chunks) = (x.rows(), head.panels().div_ceil(CHUNK));
+    let mut partials = cpu.partials.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     partials.clear();
     partials.resize(chunks * rows, Partial::EMPTY);
     let shared = SharedMut::new(&mut partials);
-    cpu.pool.run(chunks, &|chunk, _| {
+    let work = CHUNK * PANEL_ROWS * head.cols() * rows / 32;
+    cpu.run(chunks, work, &|chunk, thread| {
         let partials = shared.slice(chunk * rows, rows);
-        for group in chunk * CHUNK..((chunk + 1) * CHUNK).min(head.row_groups()) {
-            let first = group * ROW_GROUP;
-            let count = ROW_GROUP.min(head.rows() - first);
-            products(cpu, x, head, group, &mut |row, logits| {
-                partials[row].add(first as u32, &logits[..count], excluded);
-            });
+        let mut scratch = cpu.scratch(thread);
+        for panel in chunk * CHUNK..((chunk + 1) * CHUNK).min(head.panels()) {
+            let tokens = head.panel_rows(panel);
+            let logits = products(cpu, &mut scratch, x, head, panel, 0..x.tiles());
+            (cpu.kernels.rows.statistics)(partials, tokens.start as u32, logits, tokens.len(), excluded);
         }
     });
-    out.clear();
     out.extend((0..rows).map(|row| {
         let mut whole = Partial::EMPTY;
         (0..chunks).for_each(|chunk| whole.merge(partials[chunk * rows + row]));
@@ -161,16 +181,13 @@ mod tests {
         for part in [1, 2, 3, 4] {
             let found = of(&logits, &[], part);
             assert_eq!(found.token, 1, "the lower of two equal maxima");
-            assert!((found.probability - p[1]).abs() < 1e-12);
-            assert!((found.runner_up - p[3]).abs() < 1e-12);
-            assert!((found.entropy - entropy).abs() < 1e-12);
+            assert!((found.probability - p[1]).abs() < 1e-6);
+            assert!((found.runner_up - p[3]).abs() < 1e-6);
+            assert!((found.entropy - entropy).abs() < 1e-6);
             let found = of(&logits, &[1, 3], part);
             assert_eq!(found.token, 2, "excluded tokens are not chosen");
-            assert!(
-                (found.probability - p[2]).abs() < 1e-12,
-                "but count in the denominator"
-            );
-            assert!((found.runner_up - p[0]).abs() < 1e-12);
+            assert!((found.probability - p[2]).abs() < 1e-6, "but count in the denominator");
+            assert!((found.runner_up - p[0]).abs() < 1e-6);
         }
     }
 

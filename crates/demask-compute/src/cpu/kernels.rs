@@ -1,47 +1,93 @@
 //! The kernel table: plain functions, one set per instruction set, chosen once at run time.
 
+use super::form::CodesForm;
 use super::operand::OperandTile;
 use crate::weights::ComputeError;
 
-/// Weight rows of a tile: the rows that a panel interleaves.
-pub const ROW_GROUP: usize = 16;
+/// Weight rows of a panel: the rows that a packed matrix interleaves and a tile multiplies at once.
+pub const PANEL_ROWS: usize = 32;
 /// Weights along K that share one activation scale.
 pub const K_GROUP: usize = 32;
+/// Bytes of one k-group of a panel's codes: 8 quads of 4 weights for each row.
+pub(super) const GROUP_CODES: usize = K_GROUP * PANEL_ROWS;
+/// Most k-groups that a panel holds at once (2048 weights): 64 KB of codes, which stay in the second-level cache
+/// while all activation tiles pass by.
+pub(super) const PANEL_GROUPS: usize = 64;
 
-/// Sixteen rows of a packed matrix, unpacked to bytes.
+/// `1.5 * 2^23`: the f32 whose bits, plus a small integer, are the f32 of that much more. Integer sums start from
+/// these bits, and `fma(sum, scale, -MAGIC * scale)` converts and scales them in one rounding, like
+/// `(sum as f32) * scale`: exact as long as the sum is below `2^22` and `3 * scale` needs at most 24 bits, which the
+/// scales of all types do (an f16 times a 6- or 8-bit integer).
+pub(super) const MAGIC: f32 = 12_582_912.0;
+
+/// Thirty-two rows of a packed matrix, unpacked for a kernel: k-groups of codes and their scales.
 ///
-/// `codes` is `[k_groups, 8, 16, 4]`: per k-group eight quads of four consecutive weights, each for 16 rows.
-/// Weight = `scale * (code - offset) - min`.
-#[derive(Clone, Copy)]
-pub struct Panel<'a> {
-    /// Unsigned codes.
-    pub codes: &'a [u8],
-    /// `[k_groups, halves, 16]` scales; `halves` is 2 for 16-weight groups, else 1.
-    pub scales: &'a [f32],
-    /// As `scales`, or empty.
-    pub mins: &'a [f32],
-    /// Subtracted from every code.
-    pub offset: i32,
-    /// Scales per k-group: 1 or 2.
-    pub halves: usize,
+/// Weight = `scale * (code - offset) - min`. What `codes` and `starts` hold is between a table's own
+/// [`Kernels::unpack`] and [`Kernels::tile`].
+pub struct Panel {
+    /// `[k_groups, 8, 32, 4]`: per k-group eight quads of four consecutive weights, each for 32 rows.
+    pub codes: Vec<u8>,
+    /// `[k_groups, halves, 32]`; `halves` is 2 for types with 16-weight groups, else 1.
+    pub scales: Vec<f32>,
+    /// As `scales`; only meaningful for types with minima.
+    pub mins: Vec<f32>,
+    /// `[k_groups, halves, 32]`: what integer sums start from.
+    pub starts: Vec<i32>,
+    /// k-groups that are filled.
+    pub groups: usize,
 }
 
-/// Multiplies a panel by a tile: `out[t * 16 + n] = sum over k`, for each of the tile's rows t and 16 weight rows n.
+impl Panel {
+    /// An empty panel with room for [`PANEL_GROUPS`] k-groups of every type.
+    pub(super) fn new() -> Panel {
+        Panel {
+            codes: vec![0; 2 * PANEL_GROUPS * GROUP_CODES],
+            scales: vec![0.0; 2 * PANEL_GROUPS * PANEL_ROWS],
+            mins: vec![0.0; 2 * PANEL_GROUPS * PANEL_ROWS],
+            starts: vec![0; 2 * PANEL_GROUPS * PANEL_ROWS],
+            groups: 0,
+        }
+    }
+}
+
+/// Unpacks whole units (see [`CodesForm`]) into a panel.
+pub type UnpackKernel = fn(form: &CodesForm, units: &[u8], panel: &mut Panel);
+/// Multiplies a panel by a tile: adds to `out[t * 32 + n]` the sum over the panel's k of activation row t times
+/// weight row n.
 ///
-/// Per k-group the integer products are exact; then, in f32 and in this order, per half:
+/// Per k-group and half the integer products are exact; then, in f32 and in this order:
 /// `out = fma(int * scale, activation_scale, out)`, and with minima `out = fma(-min, activation_scale * sum, out)`.
-pub type TileKernel = fn(&Panel<'_>, &OperandTile<'_>, &mut [f32]);
-/// The same for wide weights: `weights` is `[cols, 16]`, `activations` is `[rows, cols]`.
-pub type WideKernel = fn(weights: &[f32], activations: &[f32], cols: usize, out: &mut [f32]);
+/// So every table gives the same bits.
+pub type TileKernel = fn(form: &CodesForm, panel: &Panel, tile: &OperandTile<'_>, out: &mut [f32]);
+/// f32 tile: adds to `out[t * out_stride + n]` the sum over k of `a[t * a_stride + k] * w[k * w_stride + n]`, one
+/// fused multiply-add per k in ascending order; `rows` is at most [`Kernels::max_tile`], n below 32.
+pub type WideKernel = fn(
+    w: &[f32],
+    w_stride: usize,
+    a: &[f32],
+    a_stride: usize,
+    rows: usize,
+    depth: usize,
+    out: &mut [f32],
+    out_stride: usize,
+);
 
 /// One instruction set's kernels.
 pub struct Kernels {
     /// Name as `DEMASK_ISA` and reports use it.
     pub name: &'static str,
+    /// Activation rows of a full tile.
+    pub max_tile: usize,
+    /// Added (wrapping) to every activation code: 128 where the instruction wants unsigned activations.
+    pub activation_bias: u8,
+    /// Unpacks packed codes.
+    pub unpack: UnpackKernel,
     /// Integer tile.
     pub tile: TileKernel,
     /// f32 tile.
     pub wide: WideKernel,
+    /// Row-wise operations.
+    pub rows: super::rowwise::RowKernels,
 }
 
 /// Every kernel table that this processor can run, best first; the last is the scalar truth.
@@ -59,13 +105,9 @@ pub fn choose(name: Option<&str>) -> Result<&'static Kernels, ComputeError> {
     let tables = available();
     match name {
         None => Ok(tables[0]),
-        Some(name) => tables
-            .iter()
-            .copied()
-            .find(|t| t.name == name)
-            .ok_or_else(|| ComputeError::UnknownIsa {
-                name: name.to_owned(),
-                available: tables.iter().map(|t| t.name).collect::<Vec<_>>().join(", "),
-            }),
+        Some(name) => tables.iter().copied().find(|t| t.name == name).ok_or_else(|| ComputeError::UnknownIsa {
+            name: name.to_owned(),
+            available: tables.iter().map(|t| t.name).collect::<Vec<_>>().join(", "),
+        }),
     }
 }

@@ -1,10 +1,36 @@
-//! The projections: row groups of a packed matrix times tiles of activations, handed out to the pool.
+//! The projections: panels of a packed matrix times tiles of activations, handed out to the pool.
 
 use super::Cpu;
-use super::kernels::ROW_GROUP;
-use super::operand::{MAX_TILE, Operand};
-use super::packed::{Matrix, RowGroup};
+use super::kernels::{PANEL_ROWS, Panel, WideKernel};
+use super::operand::Operand;
+use super::packed::{Matrix, Store, widen_bf16, widen_f16};
 use super::shared::SharedMut;
+use std::ops::Range;
+
+/// Values along K of half-precision weights that are widened at a time: 32 KB.
+const WIDE_DEPTH: usize = 256;
+/// Tiles that a chunk has at least when a panel's rows are split among chunks: unpacking stays a small part.
+const LEAST_TILES: usize = 4;
+
+/// One thread's buffers, kept between steps so that a step allocates nothing.
+pub(super) struct Scratch {
+    panel: Panel,
+    wide: Vec<f32>,
+    /// `[rows, 32]`.
+    products: Vec<f32>,
+    pub(super) attention: super::attention::Scratch,
+}
+
+impl Scratch {
+    pub(super) fn new() -> Scratch {
+        Scratch {
+            panel: Panel::new(),
+            wide: vec![0.0; WIDE_DEPTH * PANEL_ROWS],
+            products: Vec::new(),
+            attention: super::attention::Scratch::new(),
+        }
+    }
+}
 
 /// What happens to the product.
 pub(super) enum Into<'a> {
@@ -17,60 +43,109 @@ pub(super) enum Into<'a> {
 /// `out (+)= x * w^T`, out `[rows, N]`.
 pub(super) fn linear(cpu: &Cpu, x: &Operand, w: &Matrix, into: Into<'_>, out: &mut [f32]) {
     assert_eq!(x.width(), w.cols(), "operand and matrix agree on K");
+    if x.rows() == 0 {
+        return;
+    }
     let features = w.rows();
     let out = SharedMut::new(out);
-    cpu.pool.run(w.row_groups(), &|group, _| {
-        let first = group * ROW_GROUP;
-        let count = ROW_GROUP.min(features - first);
-        products(cpu, x, w, group, &mut |row, product| {
-            let out = out.slice(row * features + first, count);
+    // Few panels on many threads: split the rows too.
+    let (panels, tiles) = (w.panels(), x.tiles());
+    let parts = (4 * cpu.threads()).div_ceil(panels.max(1)).min(tiles / LEAST_TILES).max(1);
+    let work = PANEL_ROWS * w.cols() * x.rows() / parts / 32;
+    cpu.run(panels * parts, work, &|chunk, thread| {
+        let (panel, part) = (chunk / parts, chunk % parts);
+        let tiles = part * tiles / parts..(part + 1) * tiles / parts;
+        let (from, to) = (w.panel_rows(panel).start, w.panel_rows(panel).end);
+        let mut scratch = cpu.scratch(thread);
+        let rows = x.tile_rows(tiles.start).start..;
+        let products = products(cpu, &mut scratch, x, w, panel, tiles);
+        for (row, product) in rows.zip(products.chunks_exact(PANEL_ROWS)) {
+            let out = out.slice(row * features + from, to - from);
             match into {
-                Into::Overwrite(None) => out.copy_from_slice(&product[..count]),
+                Into::Overwrite(None) => out.copy_from_slice(&product[..to - from]),
                 Into::Overwrite(Some(bias)) => {
-                    for ((out, product), bias) in out.iter_mut().zip(product).zip(&bias[first..]) {
+                    for ((out, product), bias) in out.iter_mut().zip(product).zip(&bias[from..]) {
                         *out = product + bias;
                     }
                 }
-                Into::Add => out
-                    .iter_mut()
-                    .zip(product)
-                    .for_each(|(out, product)| *out += product),
+                Into::Add => out.iter_mut().zip(product).for_each(|(out, product)| *out += product),
             }
-        });
+        }
     });
 }
 
-/// Calls `take(row, products)` with the products of every row of `x` and the 16 weight rows of `group`.
-pub(super) fn products(
+/// Products `[rows, 32]` of the rows of tiles `tiles` of `x` (at least one) and the weight rows of panel `panel`.
+pub(super) fn products<'s>(
     cpu: &Cpu,
+    scratch: &'s mut Scratch,
     x: &Operand,
     w: &Matrix,
-    group: usize,
-    take: &mut dyn FnMut(usize, &[f32]),
+    panel: usize,
+    tiles: Range<usize>,
+) -> &'s [f32] {
+    let (first, end) = (x.tile_rows(tiles.start).start, x.tile_rows(tiles.end - 1).end);
+    let len = (end - first) * PANEL_ROWS;
+    if scratch.products.len() < len {
+        scratch.products.resize(len, 0.0);
+    }
+    let out = &mut scratch.products[..len];
+    out.fill(0.0);
+    let wide = cpu.kernels.wide;
+    match w.store() {
+        Store::Codes { form, units } => {
+            let units = w.units(form, units, panel);
+            let mut group = 0;
+            for units in units.chunks(form.panel_bytes()) {
+                (cpu.kernels.unpack)(form, units, &mut scratch.panel);
+                let groups = group..group + scratch.panel.groups;
+                group = groups.end;
+                for index in tiles.clone() {
+                    let tile = x.tile(index).groups(groups.clone());
+                    let out = &mut out[(tile.start - first) * PANEL_ROWS..];
+                    (cpu.kernels.tile)(form, &scratch.panel, &tile, out);
+                }
+            }
+        }
+        Store::F32(values) => {
+            let weights = &values[w.wide_panel(panel)];
+            wide_tiles(wide, weights, x, 0, first, tiles, out);
+        }
+        Store::F16(values) | Store::BF16(values) => {
+            let widen = match w.store() {
+                Store::F16(_) => widen_f16,
+                _ => widen_bf16,
+            };
+            let halves = &values[w.wide_panel(panel)];
+            for (i, halves) in halves.chunks(WIDE_DEPTH * PANEL_ROWS).enumerate() {
+                let weights = &mut scratch.wide[..halves.len()];
+                widen(halves, weights);
+                wide_tiles(wide, weights, x, i * WIDE_DEPTH, first, tiles.clone(), out);
+            }
+        }
+    }
+    &scratch.products[..len]
+}
+
+/// Adds the products of wide weights `[depth, 32]` and columns from `column` on.
+fn wide_tiles(
+    wide: WideKernel,
+    weights: &[f32],
+    x: &Operand,
+    column: usize,
+    first: usize,
+    tiles: Range<usize>,
+    out: &mut [f32],
 ) {
-    let mut product = [0.0; MAX_TILE * ROW_GROUP];
-    match w.row_group(group) {
-        RowGroup::Codes(panel) => {
-            for index in 0..x.tiles() {
-                let tile = x.tile(index);
-                (cpu.kernels.tile)(&panel, &tile, &mut product);
-                for (t, product) in product.chunks_exact(ROW_GROUP).take(tile.rows).enumerate() {
-                    take(tile.start + t, product);
-                }
-            }
-        }
-        RowGroup::Wide(weights) => {
-            let cols = w.cols();
-            for (index, rows) in x.wide().chunks(MAX_TILE * cols).enumerate() {
-                (cpu.kernels.wide)(weights, rows, cols, &mut product);
-                for (t, product) in product
-                    .chunks_exact(ROW_GROUP)
-                    .take(rows.len() / cols)
-                    .enumerate()
-                {
-                    take(index * MAX_TILE + t, product);
-                }
-            }
-        }
+    for rows in tiles.map(|index| x.tile_rows(index)) {
+        wide(
+            weights,
+            PANEL_ROWS,
+            &x.wide()[rows.start * x.width() + column..],
+            x.width(),
+            rows.len(),
+            weights.len() / PANEL_ROWS,
+            &mut out[(rows.start - first) * PANEL_ROWS..],
+            PANEL_ROWS,
+        );
     }
 }

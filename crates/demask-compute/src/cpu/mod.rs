@@ -1,32 +1,39 @@
 //! The CPU backend: [`Backend`] by calling the files beside this one.
 
 mod attention;
+mod form;
 mod head;
 pub mod kernels;
 mod linear;
-mod norm;
 mod operand;
 mod packed;
 pub mod pool;
 mod rope;
+mod rowwise;
 mod scalar;
 mod shared;
 pub mod threads;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use crate::backend::{Backend, RopeSpec, RowStatistics, Visibility};
 use crate::weights::{ComputeError, Weights};
 
 pub use attention::Kv;
+pub use form::CodesForm;
 pub use kernels::Kernels;
-pub use operand::Operand;
+pub use operand::{Operand, OperandTile};
 pub use packed::Matrix;
 use pool::Pool;
 pub use rope::RopeTable;
+pub use rowwise::RowKernels;
 use shared::SharedMut;
+
+/// Work, in element operations of some nanoseconds per dozen, that is worth a chunk of its own: about two
+/// microseconds, the price of handing out a region.
+const CHUNK_WORK: usize = 4096;
 
 /// How to set up the CPU backend.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +50,8 @@ pub struct Cpu {
     kernels: &'static Kernels,
     /// Partial row statistics, kept between steps so that a step allocates nothing.
     partials: Mutex<Vec<head::Partial>>,
+    /// Buffers per thread, likewise.
+    scratch: Vec<Mutex<linear::Scratch>>,
 }
 
 /// f32 activations `[rows, width]` with room for more rows.
@@ -64,11 +73,7 @@ impl Rows {
     }
 
     fn resize(&mut self, rows: usize) -> &mut [f32] {
-        assert!(
-            rows * self.width <= self.values.len(),
-            "{rows} rows of {} don't fit",
-            self.width
-        );
+        assert!(rows * self.width <= self.values.len(), "{rows} rows of {} don't fit", self.width);
         self.rows = rows;
         &mut self.values[..rows * self.width]
     }
@@ -86,19 +91,11 @@ impl Cpu {
     /// Starts the worker threads and chooses the kernels.
     pub fn new(options: &CpuOptions) -> Result<Cpu, ComputeError> {
         let threads = options.threads.unwrap_or_else(threads::available).max(1);
-        let isa = options.isa.clone().or_else(|| {
-            std::env::var("DEMASK_ISA")
-                .ok()
-                .filter(|name| !name.is_empty())
-        });
+        let isa = options.isa.clone().or_else(|| std::env::var("DEMASK_ISA").ok().filter(|name| !name.is_empty()));
         let kernels = kernels::choose(isa.as_deref())?;
-        let pool =
-            Pool::new(threads).map_err(|source| ComputeError::Threads { threads, source })?;
-        Ok(Cpu {
-            pool,
-            kernels,
-            partials: Mutex::new(Vec::new()),
-        })
+        let pool = Pool::new(threads).map_err(|source| ComputeError::Threads { threads, source })?;
+        let scratch = (0..pool.threads()).map(|_| Mutex::new(linear::Scratch::new()));
+        Ok(Cpu { scratch: scratch.collect(), pool, kernels, partials: Mutex::new(Vec::new()) })
     }
 
     /// Threads that work in every operation.
@@ -109,6 +106,28 @@ impl Cpu {
     /// Name of the kernel table in use.
     pub fn isa(&self) -> &'static str {
         self.kernels.name
+    }
+
+    /// The buffers of `thread`; no two chunks that run at a time have the same thread, so this doesn't wait.
+    fn scratch(&self, thread: usize) -> MutexGuard<'_, linear::Scratch> {
+        self.scratch[thread].lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Runs all chunks, each of about `work` element operations: on the pool if that is worth it.
+    fn run(&self, chunks: usize, work: usize, run: &(dyn Fn(usize, usize) + Sync)) {
+        if chunks.saturating_mul(work) < 2 * CHUNK_WORK {
+            (0..chunks).for_each(|chunk| run(chunk, 0));
+        } else {
+            self.pool.run(chunks, run);
+        }
+    }
+
+    /// Calls `run` for every row, where a row takes about `work` element operations.
+    fn each_row(&self, rows: usize, work: usize, run: &(dyn Fn(usize) + Sync)) {
+        let step = CHUNK_WORK.div_ceil(work.max(1));
+        self.run(rows.div_ceil(step), step * work, &|chunk, _| {
+            (chunk * step..rows.min((chunk + 1) * step)).for_each(run);
+        });
     }
 }
 
@@ -139,15 +158,11 @@ impl Backend for Cpu {
     }
 
     fn rows(&self, max_rows: usize, width: usize) -> Rows {
-        Rows {
-            values: vec![0.0; max_rows * width],
-            width,
-            rows: 0,
-        }
+        Rows { values: vec![0.0; max_rows * width], width, rows: 0 }
     }
 
     fn operand(&self, max_rows: usize, width: usize) -> Operand {
-        Operand::new(max_rows, width)
+        Operand::new(max_rows, width, self.kernels)
     }
 
     fn kv(&self, layers: usize, positions: usize, kv_heads: usize, head_dim: usize) -> Kv {
@@ -157,42 +172,27 @@ impl Backend for Cpu {
     fn embed(&self, table: &Weights, tokens: &[u32], out: &mut Rows) {
         let width = table.cols;
         let values = SharedMut::new(out.resize(tokens.len()));
-        self.pool.run(tokens.len(), &|r, _| {
-            table.ty.decode(
-                table.row(tokens[r] as usize),
-                values.slice(r * width, width),
-            );
+        self.each_row(tokens.len(), width, &|r| {
+            table.ty.decode(table.row(tokens[r] as usize), values.slice(r * width, width));
         });
     }
 
     fn rms_norm(&self, x: &Rows, weight: &Vec<f32>, eps: f32, out: &mut Operand) {
         let writer = out.begin(x.rows);
-        self.pool.run(x.rows, &|r, _| {
-            writer.row(r, |out| norm::rms_norm(x.row(r), weight, eps, out))
+        let kernels = &self.kernels.rows;
+        self.each_row(x.rows, 2 * x.width, &|r| {
+            (kernels.rms_norm)(x.row(r), weight, eps, writer.values(r));
+            (kernels.quantize)(&writer, r);
         });
     }
 
     fn linear(&self, x: &Operand, w: &Matrix, bias: Option<&Vec<f32>>, out: &mut Rows) {
-        assert_eq!(
-            out.width,
-            w.rows(),
-            "output width is the matrix's row count"
-        );
-        linear::linear(
-            self,
-            x,
-            w,
-            linear::Into::Overwrite(bias),
-            out.resize(x.rows()),
-        );
+        assert_eq!(out.width, w.rows(), "output width is the matrix's row count");
+        linear::linear(self, x, w, linear::Into::Overwrite(bias), out.resize(x.rows()));
     }
 
     fn linear_add(&self, x: &Operand, w: &Matrix, out: &mut Rows) {
-        assert_eq!(
-            (out.rows, out.width),
-            (x.rows(), w.rows()),
-            "the residual has the product's shape"
-        );
+        assert_eq!((out.rows, out.width), (x.rows(), w.rows()), "the residual has the product's shape");
         linear::linear(self, x, w, linear::Into::Add, out.resize(x.rows()));
     }
 
@@ -200,23 +200,23 @@ impl Backend for Cpu {
         assert_eq!(x.rows, positions.len(), "one position per row");
         let width = x.width;
         let values = SharedMut::new(x.resize(positions.len()));
-        self.pool.run(positions.len(), &|r, _| {
-            table.rotate(values.slice(r * width, width), positions[r] as usize)
-        });
+        self.each_row(positions.len(), width, &|r| table.rotate(values.slice(r * width, width), positions[r] as usize));
     }
 
     fn kv_write(&self, k: &Rows, v: &Rows, layer: usize, positions: &[u32], kv: &mut Kv) {
-        kv.write(k.filled(), v.filled(), layer, positions);
+        kv.write(self, k, v, layer, positions);
     }
 
     fn attention(&self, q: &Rows, kv: &Kv, layer: usize, visible: Visibility, out: &mut Operand) {
-        attention::attention(&self.pool, q, kv, layer, visible, out);
+        attention::attention(self, q, kv, layer, visible, out);
     }
 
     fn silu_mul(&self, gate: &Rows, up: &Rows, out: &mut Operand) {
         let writer = out.begin(gate.rows);
-        self.pool.run(gate.rows, &|r, _| {
-            writer.row(r, |out| norm::silu_mul(gate.row(r), up.row(r), out))
+        let kernels = &self.kernels.rows;
+        self.each_row(gate.rows, 4 * gate.width, &|r| {
+            (kernels.silu_mul)(gate.row(r), up.row(r), writer.values(r));
+            (kernels.quantize)(&writer, r);
         });
     }
 
@@ -225,19 +225,12 @@ impl Backend for Cpu {
         for (to, &from) in indices.iter().enumerate() {
             let from = from as usize;
             assert!(from >= to && from < x.rows, "indices ascend and exist");
-            x.values
-                .copy_within(from * width..(from + 1) * width, to * width);
+            x.values.copy_within(from * width..(from + 1) * width, to * width);
         }
         x.rows = indices.len();
     }
 
-    fn row_statistics(
-        &self,
-        x: &Operand,
-        head: &Matrix,
-        excluded: &[u32],
-        out: &mut Vec<RowStatistics>,
-    ) {
+    fn row_statistics(&self, x: &Operand, head: &Matrix, excluded: &[u32], out: &mut Vec<RowStatistics>) {
         head::row_statistics(self, x, head, excluded, out);
     }
 
@@ -257,8 +250,9 @@ impl Backend for Cpu {
 
     fn quantize(&self, x: &Rows, out: &mut Operand) {
         let writer = out.begin(x.rows);
-        self.pool.run(x.rows, &|r, _| {
-            writer.row(r, |out| out.copy_from_slice(x.row(r)))
+        self.each_row(x.rows, 2 * x.width, &|r| {
+            writer.values(r).copy_from_slice(x.row(r));
+            (self.kernels.rows.quantize)(&writer, r);
         });
     }
 }

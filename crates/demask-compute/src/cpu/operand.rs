@@ -1,14 +1,13 @@
-//! Activations as [`linear`](crate::Backend::linear) reads them: f32 rows for wide weights, and int8 codes with one
+//! Activations as [`linear`](crate::Backend::linear) reads them: f32 rows for wide weights, and 8-bit codes with one
 //! scale per 32 values for quantised weights.
 //!
-//! Rows are grouped into tiles of equal height (at most [`MAX_TILE`]), so that any number of rows runs through
-//! full-width kernels: 17 rows are 9 + 8, not 16 + 1. Within a tile the codes lie in the order in which a kernel
-//! walks them: k-group, row, 32 values. A row's tail past `width` is zero.
+//! Rows are grouped into tiles of equal height (at most what the kernels take at once), so that any number of rows
+//! runs through full-width kernels: with tiles of up to 6, 7 rows are 4 + 3, not 6 + 1. Within a tile the codes lie in
+//! the order in which a kernel walks them: k-group, row, 32 values. A row's tail past `width` is zero.
 
-use super::kernels::K_GROUP;
-
-/// Most rows of a tile.
-pub(super) const MAX_TILE: usize = 16;
+use super::kernels::{K_GROUP, Kernels, MAGIC};
+use super::shared::SharedMut;
+use std::ops::Range;
 
 /// Activations `[rows, width]`.
 pub struct Operand {
@@ -17,13 +16,16 @@ pub struct Operand {
     rows: usize,
     /// Rows per tile; the last tile may be lower but occupies the same space.
     tile: usize,
+    max_tile: usize,
+    bias: u8,
     wide: Vec<f32>,
-    codes: Vec<i8>,
+    codes: Vec<u8>,
     scales: Vec<f32>,
+    totals: Vec<f32>,
     sums: Vec<[i32; 2]>,
 }
 
-/// One tile of an operand.
+/// One tile of an operand, or some k-groups of it.
 #[derive(Clone, Copy)]
 pub struct OperandTile<'a> {
     /// First row.
@@ -32,27 +34,47 @@ pub struct OperandTile<'a> {
     pub rows: usize,
     /// Rows that the layout below has room for.
     pub stride: usize,
-    /// `[k_groups, stride, 32]`.
-    pub codes: &'a [i8],
+    /// `[k_groups, stride, 32]`: int8 codes plus [`Kernels::activation_bias`].
+    pub codes: &'a [u8],
     /// `[k_groups, stride]`: the value of one code step.
     pub scales: &'a [f32],
+    /// `[k_groups, stride]`: `scale` times the sum of the group's codes.
+    pub totals: &'a [f32],
     /// `[k_groups, stride, 2]`: sums of the first and the last 16 codes of a group.
     pub sums: &'a [[i32; 2]],
 }
 
+impl<'a> OperandTile<'a> {
+    /// The same rows, only these k-groups.
+    pub(super) fn groups(&self, groups: Range<usize>) -> OperandTile<'a> {
+        let cells = groups.start * self.stride..groups.end * self.stride;
+        OperandTile {
+            codes: &self.codes[cells.start * K_GROUP..cells.end * K_GROUP],
+            scales: &self.scales[cells.clone()],
+            totals: &self.totals[cells.clone()],
+            sums: &self.sums[cells],
+            ..*self
+        }
+    }
+}
+
 impl Operand {
-    pub(super) fn new(max_rows: usize, width: usize) -> Operand {
+    pub(super) fn new(max_rows: usize, width: usize, kernels: &Kernels) -> Operand {
         let groups = width.div_ceil(K_GROUP);
-        // `tiles * tile` never exceeds the rows rounded up to whole tiles.
-        let space = groups * max_rows.next_multiple_of(MAX_TILE).max(MAX_TILE);
+        // `tiles * tile` exceeds the rows by less than the number of tiles.
+        let tiles = max_rows.div_ceil(kernels.max_tile).max(1);
+        let space = groups * (max_rows + tiles);
         Operand {
             max_rows,
             width,
             rows: 0,
             tile: 1,
+            max_tile: kernels.max_tile,
+            bias: kernels.activation_bias,
             wide: vec![0.0; max_rows * width],
             codes: vec![0; space * K_GROUP],
             scales: vec![0.0; space],
+            totals: vec![0.0; space],
             sums: vec![[0; 2]; space],
         }
     }
@@ -82,37 +104,42 @@ impl Operand {
         self.rows.div_ceil(self.tile)
     }
 
+    /// Rows of tile `index`.
+    pub(super) fn tile_rows(&self, index: usize) -> Range<usize> {
+        index * self.tile..self.rows.min((index + 1) * self.tile)
+    }
+
     /// Tile `index`.
     pub fn tile(&self, index: usize) -> OperandTile<'_> {
         let cells = self.k_groups() * self.tile;
-        let start = index * self.tile;
+        let rows = self.tile_rows(index);
+        let cells = index * cells..(index + 1) * cells;
         OperandTile {
-            start,
-            rows: self.tile.min(self.rows - start),
+            start: rows.start,
+            rows: rows.len(),
             stride: self.tile,
-            codes: &self.codes[index * cells * K_GROUP..(index + 1) * cells * K_GROUP],
-            scales: &self.scales[index * cells..(index + 1) * cells],
-            sums: &self.sums[index * cells..(index + 1) * cells],
+            codes: &self.codes[cells.start * K_GROUP..cells.end * K_GROUP],
+            scales: &self.scales[cells.clone()],
+            totals: &self.totals[cells.clone()],
+            sums: &self.sums[cells],
         }
     }
 
-    /// Makes room for `rows` rows and hands out one writer per row.
+    /// Makes room for `rows` rows and hands out one writer for all of them.
     pub(super) fn begin(&mut self, rows: usize) -> OperandWriter<'_> {
-        assert!(
-            rows <= self.max_rows,
-            "operand of {} rows is asked for {rows}",
-            self.max_rows
-        );
+        assert!(rows <= self.max_rows, "operand of {} rows is asked for {rows}", self.max_rows);
         self.rows = rows;
-        let tiles = rows.div_ceil(MAX_TILE).max(1);
+        let tiles = rows.div_ceil(self.max_tile).max(1);
         self.tile = rows.div_ceil(tiles).max(1);
         OperandWriter {
             width: self.width,
             tile: self.tile,
-            wide: super::shared::SharedMut::new(&mut self.wide),
-            codes: super::shared::SharedMut::new(&mut self.codes),
-            scales: super::shared::SharedMut::new(&mut self.scales),
-            sums: super::shared::SharedMut::new(&mut self.sums),
+            bias: self.bias,
+            wide: SharedMut::new(&mut self.wide),
+            codes: SharedMut::new(&mut self.codes),
+            scales: SharedMut::new(&mut self.scales),
+            totals: SharedMut::new(&mut self.totals),
+            sums: SharedMut::new(&mut self.sums),
         }
     }
 }
@@ -121,38 +148,59 @@ impl Operand {
 pub(super) struct OperandWriter<'a> {
     width: usize,
     tile: usize,
-    wide: super::shared::SharedMut<'a, f32>,
-    codes: super::shared::SharedMut<'a, i8>,
-    scales: super::shared::SharedMut<'a, f32>,
-    sums: super::shared::SharedMut<'a, [i32; 2]>,
+    bias: u8,
+    wide: SharedMut<'a, f32>,
+    codes: SharedMut<'a, u8>,
+    scales: SharedMut<'a, f32>,
+    totals: SharedMut<'a, f32>,
+    sums: SharedMut<'a, [i32; 2]>,
 }
 
 impl OperandWriter<'_> {
-    /// Lets `fill` write the f32 values of row `row`, then quantises them. A row belongs to one caller at a time.
-    pub(super) fn row(&self, row: usize, fill: impl FnOnce(&mut [f32])) {
-        let values = self.wide.slice(row * self.width, self.width);
-        fill(values);
-        let groups = self.width.div_ceil(K_GROUP);
-        let (tile, lane) = (row / self.tile, row % self.tile);
-        for (g, group) in values.chunks(K_GROUP).enumerate() {
-            let cell = (tile * groups + g) * self.tile + lane;
-            let codes = self.codes.slice(cell * K_GROUP, K_GROUP);
-            let greatest = group.iter().fold(0.0f32, |m, v| m.max(v.abs()));
-            let inverse = if greatest > 0.0 {
-                127.0 / greatest
-            } else {
-                0.0
-            };
-            codes.fill(0);
-            for (code, &value) in codes.iter_mut().zip(group) {
-                // NaN becomes 0 here and shows up through the scale below.
-                *code = (value * inverse).round_ties_even() as i8;
-            }
-            let sum = |codes: &[i8]| codes.iter().map(|&c| i32::from(c)).sum();
-            // `max` skips NaN, so a group's own values say whether it is finite.
-            let finite = group.iter().all(|v| v.is_finite());
-            self.scales.slice(cell, 1)[0] = if finite { greatest / 127.0 } else { f32::NAN };
-            self.sums.slice(cell, 1)[0] = [sum(&codes[..16]), sum(&codes[16..])];
+    /// The f32 values of columns `columns` of row `row`, to be filled before the row is quantised. A part of a row
+    /// belongs to one caller at a time.
+    pub(super) fn columns(&self, row: usize, columns: Range<usize>) -> &mut [f32] {
+        assert!(columns.end <= self.width, "columns of a row");
+        self.wide.slice(row * self.width + columns.start, columns.len())
+    }
+
+    /// The f32 values of row `row`.
+    pub(super) fn values(&self, row: usize) -> &mut [f32] {
+        self.wide.slice(row * self.width, self.width)
+    }
+}
+
+/// Quantises the f32 values of row `row`, which belongs to one caller at a time: the code of the greatest magnitude
+/// in a group is 127 or -127. The scale of a group with a value that isn't finite is NaN.
+#[inline(always)]
+pub(super) fn quantize_row(writer: &OperandWriter<'_>, row: usize) {
+    let values = writer.values(row);
+    let groups = writer.width.div_ceil(K_GROUP);
+    let (tile, lane) = (row / writer.tile, row % writer.tile);
+    let mut padded = [0.0; K_GROUP];
+    for (g, group) in values.chunks(K_GROUP).enumerate() {
+        let cell = (tile * groups + g) * writer.tile + lane;
+        let group: &[f32; K_GROUP] = group.try_into().unwrap_or_else(|_| {
+            padded[..group.len()].copy_from_slice(group);
+            &padded
+        });
+        // As integers, magnitudes order like floats, with everything that isn't finite on top.
+        let greatest = group.iter().fold(0, |m: u32, v| m.max(v.to_bits() & 0x7fff_ffff));
+        let greatest = f32::from_bits(greatest);
+        let inverse = if greatest > 0.0 { 127.0 / greatest } else { 0.0 };
+        let mut codes = [0i32; K_GROUP];
+        for (code, &value) in codes.iter_mut().zip(group) {
+            // Rounds half to even: see `MAGIC`. What isn't finite gives some code, and a scale that tells.
+            *code = i32::from((value.mul_add(inverse, MAGIC)).to_bits() as u8 as i8);
         }
+        let stored = writer.codes.slice(cell * K_GROUP, K_GROUP);
+        for (stored, &code) in stored.iter_mut().zip(&codes) {
+            *stored = (code as u8).wrapping_add(writer.bias);
+        }
+        let sums = [codes[..K_GROUP / 2].iter().sum::<i32>(), codes[K_GROUP / 2..].iter().sum::<i32>()];
+        let scale = if greatest.is_finite() { greatest / 127.0 } else { f32::NAN };
+        writer.scales.slice(cell, 1)[0] = scale;
+        writer.totals.slice(cell, 1)[0] = scale * (sums[0] + sums[1]) as f32;
+        writer.sums.slice(cell, 1)[0] = sums;
     }
 }

@@ -1,51 +1,46 @@
-//! Weight matrices as the kernels read them: 16 rows interleaved, integer codes apart from their scales.
+//! Weight matrices as the kernels read them: 32 rows interleaved, in as many bits as the file spends.
 
-use super::kernels::{K_GROUP, Panel, ROW_GROUP};
+use super::form::{CodesForm, PackBuffer, half_to_f32, pack_unit};
+use super::kernels::{K_GROUP, PANEL_GROUPS, PANEL_ROWS};
 use super::pool::Pool;
 use super::shared::SharedMut;
-use crate::quant::{BlockCodes, CodesRow, GROUP, QuantType};
+use crate::quant::{CodesRow, QuantType};
 use crate::weights::{ComputeError, Weights};
+use std::ops::Range;
 
-/// A weight matrix `[rows, cols]`, rows padded to a multiple of 16 with zeros.
+/// File bytes that a thread packs before it gives them back.
+const STREAM: usize = 1 << 20;
+
+/// A weight matrix `[rows, cols]`, rows padded to a multiple of 32 with zeros.
 pub struct Matrix {
     rows: usize,
     cols: usize,
     ty: QuantType,
-    form: Form,
+    store: Store,
 }
 
-enum Form {
-    /// `[row_groups, cols, 16]` f32.
-    Wide(Vec<f32>),
-    /// Unsigned codes with f32 scales, see [`Panel`].
-    Codes {
-        codes: Vec<u8>,
-        scales: Vec<f32>,
-        mins: Vec<f32>,
-        offset: i32,
-        halves: usize,
-    },
-}
-
-/// Sixteen rows of a matrix.
-pub(super) enum RowGroup<'a> {
-    Wide(&'a [f32]),
-    Codes(Panel<'a>),
+/// What a matrix is made of; all in panels of 32 rows.
+pub(super) enum Store {
+    /// `[panels, cols, 32]`.
+    F32(Vec<f32>),
+    /// The same in half precision.
+    F16(Vec<u16>),
+    /// The same in the upper halves of f32.
+    BF16(Vec<u16>),
+    /// `[panels, cols / block_len]` units.
+    Codes { form: CodesForm, units: Vec<u8> },
 }
 
 impl Matrix {
     pub(super) fn pack(weights: &Weights, pool: &Pool) -> Result<Matrix, ComputeError> {
         weights.check()?;
-        let form = match weights.ty.row().codes {
-            None => pack_wide(weights, pool),
-            Some(row) => pack_codes(weights, &row, pool),
+        let store = match (weights.ty.row().codes, weights.ty) {
+            (Some(codes), _) => pack_codes(weights, &codes, pool),
+            (None, QuantType::F16) => Store::F16(pack_wide(weights, pool, u16::from_le_bytes)),
+            (None, QuantType::BF16) => Store::BF16(pack_wide(weights, pool, u16::from_le_bytes)),
+            (None, _) => Store::F32(pack_wide(weights, pool, f32::from_le_bytes)),
         };
-        Ok(Matrix {
-            rows: weights.rows,
-            cols: weights.cols,
-            ty: weights.ty,
-            form,
-        })
+        Ok(Matrix { rows: weights.rows, cols: weights.cols, ty: weights.ty, store })
     }
 
     /// Output features (N).
@@ -63,115 +58,111 @@ impl Matrix {
         self.ty
     }
 
-    pub(super) fn row_groups(&self) -> usize {
-        self.rows.div_ceil(ROW_GROUP)
+    /// Bytes that the packed form takes.
+    pub fn bytes(&self) -> usize {
+        match &self.store {
+            Store::F32(values) => size_of_val(&values[..]),
+            Store::F16(values) | Store::BF16(values) => size_of_val(&values[..]),
+            Store::Codes { units, .. } => units.len(),
+        }
     }
 
-    pub(super) fn row_group(&self, index: usize) -> RowGroup<'_> {
-        let part = |len: usize| index * len..(index + 1) * len;
-        match &self.form {
-            Form::Wide(values) => RowGroup::Wide(&values[part(self.cols * ROW_GROUP)]),
-            Form::Codes {
-                codes,
-                scales,
-                mins,
-                offset,
-                halves,
-            } => {
-                let groups = self.cols.div_ceil(K_GROUP);
-                let scale_len = groups * halves * ROW_GROUP;
-                RowGroup::Codes(Panel {
-                    codes: &codes[part(groups * K_GROUP * ROW_GROUP)],
-                    scales: &scales[part(scale_len)],
-                    mins: if mins.is_empty() {
-                        &[]
-                    } else {
-                        &mins[part(scale_len)]
-                    },
-                    offset: *offset,
-                    halves: *halves,
-                })
-            }
-        }
+    /// Panels of 32 rows.
+    pub(super) fn panels(&self) -> usize {
+        self.rows.div_ceil(PANEL_ROWS)
+    }
+
+    /// Row range of panel `panel`.
+    pub(super) fn panel_rows(&self, panel: usize) -> Range<usize> {
+        panel * PANEL_ROWS..self.rows.min((panel + 1) * PANEL_ROWS)
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Range of panel `panel` in a wide store.
+    pub(super) fn wide_panel(&self, panel: usize) -> Range<usize> {
+        let len = self.cols * PANEL_ROWS;
+        panel * len..(panel + 1) * len
+    }
+
+    /// The units of panel `panel`.
+    pub(super) fn units<'a>(&self, form: &CodesForm, units: &'a [u8], panel: usize) -> &'a [u8] {
+        let len = self.cols / (form.groups * K_GROUP) * form.unit_bytes;
+        &units[panel * len..(panel + 1) * len]
     }
 }
 
-fn pack_wide(weights: &Weights, pool: &Pool) -> Form {
-    let (cols, row_groups) = (weights.cols, weights.rows.div_ceil(ROW_GROUP));
-    let mut values = vec![0.0; row_groups * cols * ROW_GROUP];
+impl CodesForm {
+    /// Bytes of the units that fill a [`super::kernels::Panel`].
+    pub(super) fn panel_bytes(&self) -> usize {
+        PANEL_GROUPS / self.groups * self.unit_bytes
+    }
+}
+
+/// Widens f16 bits.
+pub(super) fn widen_f16(halves: &[u16], out: &mut [f32]) {
+    for (out, &half) in out.iter_mut().zip(halves) {
+        *out = half_to_f32(half);
+    }
+}
+
+/// Widens bf16 bits.
+pub(super) fn widen_bf16(halves: &[u16], out: &mut [f32]) {
+    for (out, &half) in out.iter_mut().zip(halves) {
+        *out = f32::from_bits(u32::from(half) << 16);
+    }
+}
+
+/// Calls `pack(panel)` for every panel in parallel and gives the file's bytes back as it goes.
+fn each_panel(weights: &Weights, pool: &Pool, pack: &(dyn Fn(usize) + Sync)) {
+    let panels = weights.rows.div_ceil(PANEL_ROWS);
+    let row_bytes = weights.bytes.len() / weights.rows.max(1);
+    let step = STREAM.div_ceil(row_bytes.max(1) * PANEL_ROWS);
+    pool.run(panels.div_ceil(step), &|chunk, _| {
+        let range = chunk * step..panels.min((chunk + 1) * step);
+        range.clone().for_each(pack);
+        let rows = range.start * PANEL_ROWS..weights.rows.min(range.end * PANEL_ROWS);
+        weights.bytes.release(rows.start * row_bytes..rows.end * row_bytes);
+    });
+}
+
+fn pack_wide<const BYTES: usize, T: Copy + Default + Send>(
+    weights: &Weights,
+    pool: &Pool,
+    value: fn([u8; BYTES]) -> T,
+) -> Vec<T> {
+    let panel_len = weights.cols * PANEL_ROWS;
+    let mut values = vec![T::default(); weights.rows.div_ceil(PANEL_ROWS) * panel_len];
     let shared = SharedMut::new(&mut values);
-    pool.run(row_groups, &|group, _| {
-        let panel = shared.slice(group * cols * ROW_GROUP, cols * ROW_GROUP);
-        let mut row = vec![0.0; cols];
-        for n in 0..ROW_GROUP.min(weights.rows - group * ROW_GROUP) {
-            weights
-                .ty
-                .decode(weights.row(group * ROW_GROUP + n), &mut row);
-            for (k, &value) in row.iter().enumerate() {
-                panel[k * ROW_GROUP + n] = value;
+    each_panel(weights, pool, &|panel| {
+        let out = shared.slice(panel * panel_len, panel_len);
+        for n in 0..PANEL_ROWS.min(weights.rows - panel * PANEL_ROWS) {
+            let row = weights.row(panel * PANEL_ROWS + n);
+            for (out, bytes) in out[n..].iter_mut().step_by(PANEL_ROWS).zip(row.as_chunks::<BYTES>().0) {
+                *out = value(*bytes);
             }
         }
     });
-    Form::Wide(values)
+    values
 }
 
-fn pack_codes(weights: &Weights, row: &CodesRow, pool: &Pool) -> Form {
+fn pack_codes(weights: &Weights, codes: &CodesRow, pool: &Pool) -> Store {
     let quant = weights.ty.row();
-    let groups = weights.cols.div_ceil(K_GROUP);
-    let row_groups = weights.rows.div_ceil(ROW_GROUP);
-    let halves = K_GROUP / row.group;
-    let (code_len, scale_len) = (groups * K_GROUP * ROW_GROUP, groups * halves * ROW_GROUP);
-    let mut codes = vec![row.offset as u8; row_groups * code_len];
-    let mut scales = vec![0.0; row_groups * scale_len];
-    let mut mins = vec![
-        0.0;
-        if row.has_mins {
-            row_groups * scale_len
-        } else {
-            0
-        }
-    ];
-    let (shared_codes, shared_scales, shared_mins) = (
-        SharedMut::new(&mut codes),
-        SharedMut::new(&mut scales),
-        SharedMut::new(&mut mins),
-    );
-    pool.run(row_groups, &|group, _| {
-        let codes = shared_codes.slice(group * code_len, code_len);
-        let scales = shared_scales.slice(group * scale_len, scale_len);
-        let mins = if row.has_mins {
-            shared_mins.slice(group * scale_len, scale_len)
-        } else {
-            &mut []
-        };
-        let mut view = BlockCodes::ZERO;
-        for n in 0..ROW_GROUP.min(weights.rows - group * ROW_GROUP) {
-            for (b, block) in weights
-                .row(group * ROW_GROUP + n)
-                .chunks_exact(quant.block_bytes)
-                .enumerate()
-            {
-                (row.read)(block, &mut view);
-                let first = b * quant.block_len;
-                for i in 0..quant.block_len {
-                    let k = first + i;
-                    codes[(k / 4 * ROW_GROUP + n) * 4 + k % 4] = view.codes[i];
-                }
-                for i in (0..quant.block_len).step_by(row.group) {
-                    let at = (first + i) / row.group * ROW_GROUP + n;
-                    scales[at] = view.d * f32::from(view.scales[i / GROUP]);
-                    if row.has_mins {
-                        mins[at] = view.dmin * f32::from(view.mins[i / GROUP]);
-                    }
-                }
-            }
+    let form = CodesForm::new(quant, codes);
+    let blocks = weights.cols / quant.block_len;
+    let panel_bytes = blocks * form.unit_bytes;
+    let mut units = vec![0; weights.rows.div_ceil(PANEL_ROWS) * panel_bytes];
+    let shared = SharedMut::new(&mut units);
+    each_panel(weights, pool, &|panel| {
+        let first = panel * PANEL_ROWS;
+        let mut buffer = PackBuffer::new();
+        let units = shared.slice(panel * panel_bytes, panel_bytes);
+        for (b, unit) in units.chunks_exact_mut(form.unit_bytes).enumerate() {
+            let block = |n: usize| &weights.row(first + n)[b * quant.block_bytes..][..quant.block_bytes];
+            pack_unit(&form, codes, PANEL_ROWS.min(weights.rows - first), block, &mut buffer, unit);
         }
     });
-    Form::Codes {
-        codes,
-        scales,
-        mins,
-        offset: row.offset,
-        halves,
-    }
+    Store::Codes { form, units }
 }

@@ -52,12 +52,7 @@ impl Pool {
             shutdown: AtomicBool::new(false),
             asleep: (0..workers).map(|_| AtomicBool::new(false)).collect(),
         });
-        let mut pool = Pool {
-            shared,
-            threads: Vec::new(),
-            handles: Vec::new(),
-            turn: Mutex::new(0),
-        };
+        let mut pool = Pool { shared, threads: Vec::new(), handles: Vec::new(), turn: Mutex::new(0) };
         for worker in 0..workers {
             let shared = Arc::clone(&pool.shared);
             let handle = std::thread::Builder::new()
@@ -84,20 +79,13 @@ impl Pool {
             (0..chunks).for_each(|chunk| run(chunk, 0));
             return;
         }
-        let mut turn = self
-            .turn
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut turn = self.turn.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         *turn = turn.wrapping_add(1);
         let shared = &*self.shared;
         let region = Region { run, chunks };
-        shared
-            .region
-            .store((&raw const region).cast_mut().cast(), Ordering::Relaxed);
+        shared.region.store((&raw const region).cast_mut().cast(), Ordering::Relaxed);
         shared.next.store(0, Ordering::Relaxed);
-        shared
-            .state
-            .store(u64::from(*turn) << NUMBER_SHIFT | OPEN, Ordering::SeqCst);
+        shared.state.store(u64::from(*turn) << NUMBER_SHIFT | OPEN, Ordering::SeqCst);
         for (asleep, thread) in shared.asleep.iter().zip(&self.threads) {
             if asleep.load(Ordering::SeqCst) && asleep.swap(false, Ordering::SeqCst) {
                 thread.unpark();
@@ -127,11 +115,7 @@ impl Drop for Close<'_> {
         let mut spins = 0u32;
         while self.shared.state.load(Ordering::Acquire) & (OPEN - 1) != 0 {
             spins += 1;
-            if spins < SPINS {
-                std::hint::spin_loop()
-            } else {
-                std::thread::yield_now()
-            }
+            if spins < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
         }
     }
 }
@@ -162,11 +146,7 @@ impl Shared {
                 }
                 continue;
             }
-            if self
-                .state
-                .compare_exchange(state, state + 1, Ordering::AcqRel, Ordering::Relaxed)
-                .is_err()
-            {
+            if self.state.compare_exchange(state, state + 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                 continue;
             }
             last = state >> NUMBER_SHIFT;
@@ -174,9 +154,7 @@ impl Shared {
             // SAFETY: this thread was counted into an open region, so `Pool::run` (whose stack holds the region) waits
             // in `Close` until the count is given back below; the acquiring exchange makes its writes visible.
             let region = unsafe { &*self.region.load(Ordering::Relaxed).cast::<Region<'_>>() };
-            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                self.drain(region, worker + 1)
-            }));
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.drain(region, worker + 1)));
             if outcome.is_err() {
                 self.panicked.store(true, Ordering::Relaxed);
             }
@@ -225,10 +203,7 @@ mod tests {
                         counts[chunk].fetch_add(1, Ordering::Relaxed);
                     });
                 }
-                assert!(
-                    counts.iter().all(|c| c.load(Ordering::Relaxed) == 50),
-                    "{threads} threads, {chunks} chunks"
-                );
+                assert!(counts.iter().all(|c| c.load(Ordering::Relaxed) == 50), "{threads} threads, {chunks} chunks");
             }
         }
     }

@@ -13,13 +13,10 @@ impl RopeTable {
     pub(super) fn new(spec: &RopeSpec) -> RopeTable {
         let pairs = spec.head_dim / 2;
         let turn = |position: usize, pair: usize| {
-            let angle =
-                position as f64 * spec.theta.powf(-2.0 * pair as f64 / spec.head_dim as f64);
+            let angle = position as f64 * spec.theta.powf(-2.0 * pair as f64 / spec.head_dim as f64);
             (angle.cos() as f32, angle.sin() as f32)
         };
-        let turns = (0..spec.positions)
-            .flat_map(|p| (0..pairs).map(move |i| turn(p, i)))
-            .collect();
+        let turns = (0..spec.positions).flat_map(|p| (0..pairs).map(move |i| turn(p, i))).collect();
         RopeTable { spec: *spec, turns }
     }
 

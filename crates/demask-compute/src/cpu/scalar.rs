@@ -1,40 +1,58 @@
 //! The truth: kernels as plain loops, in the order of operations that every other table keeps.
 
-use super::kernels::{K_GROUP, Kernels, Panel, ROW_GROUP};
-use super::operand::OperandTile;
+use super::form::{CodesForm, unpack_units};
+use super::kernels::{GROUP_CODES, K_GROUP, Kernels, PANEL_ROWS, Panel};
+use super::operand::{OperandTile, quantize_row};
+use super::{head, rowwise};
 
 /// The scalar table.
 pub(super) static KERNELS: Kernels = Kernels {
     name: "scalar",
+    max_tile: 6,
+    activation_bias: 0,
+    unpack,
     tile,
     wide,
+    rows: rowwise::RowKernels {
+        rms_norm: rowwise::rms_norm,
+        silu_mul: rowwise::silu_mul,
+        softmax: rowwise::softmax,
+        greatest: rowwise::greatest,
+        scale: rowwise::scale,
+        quantize: quantize_row,
+        statistics: head::statistics,
+    },
 };
 
-fn tile(panel: &Panel<'_>, activations: &OperandTile<'_>, out: &mut [f32]) {
-    let half_len = K_GROUP / panel.halves;
-    out[..activations.rows * ROW_GROUP].fill(0.0);
-    for (g, codes) in panel.codes.chunks_exact(K_GROUP * ROW_GROUP).enumerate() {
-        for t in 0..activations.rows {
-            let cell = g * activations.stride + t;
-            let quantised = &activations.codes[cell * K_GROUP..(cell + 1) * K_GROUP];
-            let (scale, sums) = (activations.scales[cell], activations.sums[cell]);
-            for half in 0..panel.halves {
-                let sum = if panel.halves == 1 {
-                    sums[0] + sums[1]
-                } else {
-                    sums[half]
+/// Codes as stored, before the offset.
+fn unpack(form: &CodesForm, units: &[u8], panel: &mut Panel) {
+    unpack_units(form, units, 0, panel, |table, codes| {
+        codes.iter_mut().for_each(|code| *code = table[usize::from(*code)]);
+    });
+}
+
+fn tile(form: &CodesForm, panel: &Panel, tile: &OperandTile<'_>, out: &mut [f32]) {
+    let half_len = K_GROUP / form.halves;
+    for (g, codes) in panel.codes.chunks_exact(GROUP_CODES).take(panel.groups).enumerate() {
+        for t in 0..tile.rows {
+            let cell = g * tile.stride + t;
+            let quantised = &tile.codes[cell * K_GROUP..(cell + 1) * K_GROUP];
+            for half in 0..form.halves {
+                let sum = match form.halves {
+                    1 => tile.sums[cell][0] + tile.sums[cell][1],
+                    _ => tile.sums[cell][half],
                 };
-                for n in 0..ROW_GROUP {
-                    let mut product = -panel.offset * sum;
+                for n in 0..PANEL_ROWS {
+                    let mut product = -form.offset * sum;
                     for k in half * half_len..(half + 1) * half_len {
-                        product += i32::from(codes[(k / 4 * ROW_GROUP + n) * 4 + k % 4])
-                            * i32::from(quantised[k]);
+                        product +=
+                            i32::from(codes[(k / 4 * PANEL_ROWS + n) * 4 + k % 4]) * i32::from(quantised[k] as i8);
                     }
-                    let at = (g * panel.halves + half) * ROW_GROUP + n;
-                    let out = &mut out[t * ROW_GROUP + n];
-                    *out = (product as f32 * panel.scales[at]).mul_add(scale, *out);
-                    if !panel.mins.is_empty() {
-                        *out = (-panel.mins[at]).mul_add(scale * sum as f32, *out);
+                    let at = (g * form.halves + half) * PANEL_ROWS + n;
+                    let out = &mut out[t * PANEL_ROWS + n];
+                    *out = (product as f32 * panel.scales[at]).mul_add(tile.scales[cell], *out);
+                    if form.has_mins {
+                        *out = (-panel.mins[at]).mul_add(tile.scales[cell] * sum as f32, *out);
                     }
                 }
             }
@@ -42,14 +60,21 @@ fn tile(panel: &Panel<'_>, activations: &OperandTile<'_>, out: &mut [f32]) {
     }
 }
 
-fn wide(weights: &[f32], activations: &[f32], cols: usize, out: &mut [f32]) {
-    for (row, out) in activations
-        .chunks_exact(cols)
-        .zip(out.chunks_exact_mut(ROW_GROUP))
-    {
-        out.fill(0.0);
-        for (weights, &value) in weights.chunks_exact(ROW_GROUP).zip(row) {
-            for (out, &weight) in out.iter_mut().zip(weights) {
+fn wide(
+    w: &[f32],
+    w_stride: usize,
+    a: &[f32],
+    a_stride: usize,
+    rows: usize,
+    depth: usize,
+    out: &mut [f32],
+    out_stride: usize,
+) {
+    for t in 0..rows {
+        let out = &mut out[t * out_stride..][..PANEL_ROWS];
+        for k in 0..depth {
+            let value = a[t * a_stride + k];
+            for (out, &weight) in out.iter_mut().zip(&w[k * w_stride..][..PANEL_ROWS]) {
                 *out = weight.mul_add(value, *out);
             }
         }

@@ -22,21 +22,13 @@ unsafe impl<T: Send> Sync for SharedMut<'_, T> {}
 impl<'a, T> SharedMut<'a, T> {
     /// Shares `slice` until `'a` ends.
     pub(crate) fn new(slice: &'a mut [T]) -> SharedMut<'a, T> {
-        SharedMut {
-            start: slice.as_mut_ptr(),
-            len: slice.len(),
-            owner: PhantomData,
-        }
+        SharedMut { start: slice.as_mut_ptr(), len: slice.len(), owner: PhantomData }
     }
 
     /// The `len` elements from `from` on, which no other live part may overlap.
     #[allow(clippy::mut_from_ref)]
     pub(crate) fn slice(&self, from: usize, len: usize) -> &'a mut [T] {
-        assert!(
-            from <= self.len && len <= self.len - from,
-            "part {from}+{len} of {}",
-            self.len
-        );
+        assert!(from <= self.len && len <= self.len - from, "part {from}+{len} of {}", self.len);
         // SAFETY: in bounds by the assertion; disjoint by this type's contract with the crate.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(from), len) }
     }

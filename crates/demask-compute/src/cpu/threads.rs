@@ -11,9 +11,8 @@ pub fn available() -> usize {
 /// The same with another root folder, for tests: reads `proc/self/{status,cgroup}`, `sys/devices/system/cpu` and
 /// `sys/fs/cgroup` below it.
 pub fn available_under(root: &Path) -> usize {
-    let cores = physical_cores(root)
-        .or_else(|| std::thread::available_parallelism().ok().map(usize::from))
-        .unwrap_or(1);
+    let cores =
+        physical_cores(root).or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
     match quota(root) {
         Some(quota) => cores.min(quota.max(1)),
         None => cores,
@@ -23,24 +22,18 @@ pub fn available_under(root: &Path) -> usize {
 /// Distinct (package, core) pairs among the CPUs of the affinity mask; `None` where the system doesn't say.
 fn physical_cores(root: &Path) -> Option<usize> {
     let status = std::fs::read_to_string(root.join("proc/self/status")).ok()?;
-    let list = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     let cpus = cpu_list(list)?;
     let read = |cpu: usize, name: &str| {
         let path = root.join(format!("sys/devices/system/cpu/cpu{cpu}/topology/{name}"));
-        std::fs::read_to_string(path)
-            .ok()
-            .map(|text| text.trim().to_owned())
+        std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
     };
     let cores: HashSet<(Option<String>, Option<String>, usize)> = cpus
         .iter()
-        .map(
-            |&cpu| match (read(cpu, "physical_package_id"), read(cpu, "core_id")) {
-                (package, Some(core)) => (package, Some(core), 0),
-                (package, None) => (package, None, cpu),
-            },
-        )
+        .map(|&cpu| match (read(cpu, "physical_package_id"), read(cpu, "core_id")) {
+            (package, Some(core)) => (package, Some(core), 0),
+            (package, None) => (package, None, cpu),
+        })
         .collect();
     (!cores.is_empty()).then_some(cores.len())
 }
@@ -50,10 +43,7 @@ pub fn cpu_list(list: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in list.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (
-            first.trim().parse().ok()?,
-            last.trim().parse::<usize>().ok()?,
-        );
+        let (first, last) = (first.trim().parse().ok()?, last.trim().parse::<usize>().ok()?);
         cpus.extend((first..=last).take(1 << 16));
     }
     Some(cpus)
@@ -79,17 +69,10 @@ fn quota(root: &Path) -> Option<usize> {
             c if c.split(',').any(|c| c == "cpu") => (base.join("cpu"), false),
             _ => continue,
         };
-        let steps = std::iter::once("").chain(
-            path.split('/')
-                .filter(|part| !part.is_empty() && *part != ".."),
-        );
+        let steps = std::iter::once("").chain(path.split('/').filter(|part| !part.is_empty() && *part != ".."));
         for step in steps {
             folder.push(step);
-            consider(if v2 {
-                quota_v2(&folder)
-            } else {
-                quota_v1(&folder)
-            });
+            consider(if v2 { quota_v2(&folder) } else { quota_v1(&folder) });
         }
     }
     tightest.map(|cpus| cpus as usize)
@@ -102,13 +85,7 @@ fn quota_v2(folder: &Path) -> Option<f64> {
 }
 
 fn quota_v1(folder: &Path) -> Option<f64> {
-    let read = |name: &str| {
-        std::fs::read_to_string(folder.join(name))
-            .ok()?
-            .trim()
-            .parse::<f64>()
-            .ok()
-    };
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).ok()?.trim().parse::<f64>().ok();
     let (quota, period) = (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?);
     (quota > 0.0 && period > 0.0).then_some(quota / period)
 }
@@ -125,22 +102,14 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         };
-        write(
-            "proc/self/status",
-            &format!("Name:\tx\nCpus_allowed_list:\t{cpus}\n"),
-        );
+        write("proc/self/status", &format!("Name:\tx\nCpus_allowed_list:\t{cpus}\n"));
         files.iter().for_each(|(name, text)| write(name, text));
         root
     }
 
     #[test]
     fn case_e01_quota_of_the_container() {
-        for (max, wanted) in [
-            ("200000 100000", 2),
-            ("765000 100000", 7),
-            ("max 100000", 16),
-            ("1000 100000", 1),
-        ] {
+        for (max, wanted) in [("200000 100000", 2), ("765000 100000", 7), ("max 100000", 16), ("1000 100000", 1)] {
             let root = machine("0-15", &[("sys/fs/cgroup/cpu.max", max)]);
             assert_eq!(available_under(root.path()), wanted, "cgroup v2 {max}");
         }
@@ -152,38 +121,20 @@ mod tests {
                 ("sys/fs/cgroup/a/b/cpu.max", "max 100000\n"),
             ],
         );
-        assert_eq!(
-            available_under(nested.path()),
-            3,
-            "the tightest limit on the path"
-        );
+        assert_eq!(available_under(nested.path()), 3, "the tightest limit on the path");
         for (quota, wanted) in [("400000", 4), ("-1", 16)] {
-            let files = [
-                ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", quota),
-                ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000"),
-            ];
-            assert_eq!(
-                available_under(machine("0-15", &files).path()),
-                wanted,
-                "cgroup v1 {quota}"
-            );
+            let files =
+                [("sys/fs/cgroup/cpu/cpu.cfs_quota_us", quota), ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000")];
+            assert_eq!(available_under(machine("0-15", &files).path()), wanted, "cgroup v1 {quota}");
         }
     }
 
     #[test]
     fn hyper_threads_share_a_core() {
         let names: Vec<(String, String)> = (0..4)
-            .map(|cpu| {
-                (
-                    format!("sys/devices/system/cpu/cpu{cpu}/topology/core_id"),
-                    (cpu / 2).to_string(),
-                )
-            })
+            .map(|cpu| (format!("sys/devices/system/cpu/cpu{cpu}/topology/core_id"), (cpu / 2).to_string()))
             .collect();
-        let files: Vec<(&str, &str)> = names
-            .iter()
-            .map(|(name, text)| (&**name, &**text))
-            .collect();
+        let files: Vec<(&str, &str)> = names.iter().map(|(name, text)| (&**name, &**text)).collect();
         assert_eq!(available_under(machine("0-3", &files).path()), 2);
         assert_eq!(available_under(machine("1", &files).path()), 1, "affinity");
     }

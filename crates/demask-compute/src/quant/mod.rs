@@ -25,6 +25,8 @@ mod q5_k;
 mod q6_k;
 mod q8_0;
 
+use half::f16 as Half;
+
 /// Weights that share one scale in the finest types; 32-weight groups are two equal ones.
 pub const GROUP: usize = 16;
 /// The longest quant block: the super-block of the K-quants.
@@ -54,7 +56,7 @@ pub enum QuantType {
 /// The integer view of one quant block.
 ///
 /// Weight `i` is `d * scales[i / 16] * (codes[i] - offset) - dmin * mins[i / 16]`, with `offset` from the
-/// type's row. Only the first `block_len` codes (and `block_len / 16` scales and mins) are meaningful.
+/// type's row (and the code looked up in its table first, if it has one). Only the first `block_len` codes (and `block_len / 16` scales and mins) are meaningful.
 pub struct BlockCodes {
     /// Unsigned codes, below `1 << bits`.
     pub codes: [u8; MAX_BLOCK_LEN],
@@ -63,9 +65,9 @@ pub struct BlockCodes {
     /// Integer minimum per 16 weights.
     pub mins: [u8; MAX_BLOCK_LEN / GROUP],
     /// Scale of the scales.
-    pub d: f32,
+    pub d: Half,
     /// Scale of the minima; 0 for types without minima.
-    pub dmin: f32,
+    pub dmin: Half,
 }
 
 impl BlockCodes {
@@ -74,15 +76,15 @@ impl BlockCodes {
         codes: [0; MAX_BLOCK_LEN],
         scales: [0; MAX_BLOCK_LEN / GROUP],
         mins: [0; MAX_BLOCK_LEN / GROUP],
-        d: 0.0,
-        dmin: 0.0,
+        d: Half::ZERO,
+        dmin: Half::ZERO,
     };
 }
 
 /// How a type's integer view looks: what the packed forms are chosen by.
 #[derive(Clone, Copy)]
 pub struct CodesRow {
-    /// Bits of a code: 4, 5, 6 or 8 (narrower types are widened to 4).
+    /// Bits of a code: 2 to 6, or 8.
     pub bits: u8,
     /// Weights per scale: 16 or 32.
     pub group: usize,
@@ -90,6 +92,8 @@ pub struct CodesRow {
     pub offset: i32,
     /// Whether `mins` and `dmin` are used.
     pub has_mins: bool,
+    /// What 4-bit codes stand for in the formula, if not themselves.
+    pub table: Option<&'static [u8; 16]>,
     /// Reads one quant block (`block_bytes` long) into its integer view.
     pub read: fn(&[u8], &mut BlockCodes),
 }
@@ -132,18 +136,12 @@ pub static QUANT_TYPES: &[QuantRow] = &[
 impl QuantType {
     /// The type's row in [`QUANT_TYPES`].
     pub fn row(self) -> &'static QuantRow {
-        QUANT_TYPES
-            .iter()
-            .find(|row| row.ty == self)
-            .expect("every QuantType has a row")
+        QUANT_TYPES.iter().find(|row| row.ty == self).expect("every QuantType has a row")
     }
 
     /// The type with ggml's name `name` (`Q4_K`, `F16`...), if it can run.
     pub fn from_name(name: &str) -> Option<QuantType> {
-        QUANT_TYPES
-            .iter()
-            .find(|row| row.name.eq_ignore_ascii_case(name))
-            .map(|row| row.ty)
+        QUANT_TYPES.iter().find(|row| row.name.eq_ignore_ascii_case(name)).map(|row| row.ty)
     }
 
     /// ggml's name of the type.
@@ -154,8 +152,7 @@ impl QuantType {
     /// Bytes of a row of `len` weights; `None` if `len` isn't a whole number of quant blocks.
     pub fn row_bytes(self, len: usize) -> Option<usize> {
         let row = self.row();
-        len.is_multiple_of(row.block_len)
-            .then(|| len / row.block_len * row.block_bytes)
+        len.is_multiple_of(row.block_len).then(|| len / row.block_len * row.block_bytes)
     }
 
     /// Decodes whole quant blocks: `bytes` into `out`, both exactly as long as the row's block count says.
@@ -164,35 +161,30 @@ impl QuantType {
     /// If the two lengths don't belong together.
     pub fn decode(self, bytes: &[u8], out: &mut [f32]) {
         let row = self.row();
-        assert_eq!(
-            self.row_bytes(out.len()),
-            Some(bytes.len()),
-            "{} bytes for {} weights",
-            row.name,
-            out.len()
-        );
-        for (block, out) in bytes
-            .chunks_exact(row.block_bytes)
-            .zip(out.chunks_exact_mut(row.block_len))
-        {
+        assert_eq!(self.row_bytes(out.len()), Some(bytes.len()), "{} bytes for {} weights", row.name, out.len());
+        for (block, out) in bytes.chunks_exact(row.block_bytes).zip(out.chunks_exact_mut(row.block_len)) {
             (row.decode)(block, out);
         }
     }
 }
 
-/// The f16 at byte `at` of `block`, as f32.
-fn half_at(block: &[u8], at: usize) -> f32 {
-    half::f16::from_le_bytes([block[at], block[at + 1]]).to_f32()
+/// The f16 at byte `at` of `block`.
+fn half_at(block: &[u8], at: usize) -> Half {
+    Half::from_le_bytes([block[at], block[at + 1]])
 }
 
 /// Decodes through the integer view: the decoder of every type whose formula is exactly [`BlockCodes`]'.
 fn decode_codes(row: &CodesRow, block: &[u8], out: &mut [f32]) {
     let mut view = BlockCodes::ZERO;
     (row.read)(block, &mut view);
+    let (d, dmin) = (view.d.to_f32(), view.dmin.to_f32());
     for (i, out) in out.iter_mut().enumerate() {
-        let scale = view.d * f32::from(view.scales[i / GROUP]);
-        let code = (i32::from(view.codes[i]) - row.offset) as f32;
-        *out = scale * code - view.dmin * f32::from(view.mins[i / GROUP]);
+        let code = match row.table {
+            Some(table) => table[usize::from(view.codes[i])],
+            None => view.codes[i],
+        };
+        let scale = d * f32::from(view.scales[i / GROUP]);
+        *out = scale * (i32::from(code) - row.offset) as f32 - dmin * f32::from(view.mins[i / GROUP]);
     }
 }
 

@@ -5,22 +5,10 @@
 
 use super::{BlockCodes, CodesRow, QuantRow, QuantType, decode_codes, half_at};
 
-const CODES: CodesRow = CodesRow {
-    bits: 4,
-    group: 16,
-    offset: 0,
-    has_mins: true,
-    read,
-};
+const CODES: CodesRow = CodesRow { bits: 2, group: 16, offset: 0, has_mins: true, table: None, read };
 
-pub(super) const ROW: QuantRow = QuantRow {
-    ty: QuantType::Q2K,
-    name: "Q2_K",
-    block_len: 256,
-    block_bytes: 84,
-    decode,
-    codes: Some(CODES),
-};
+pub(super) const ROW: QuantRow =
+    QuantRow { ty: QuantType::Q2K, name: "Q2_K", block_len: 256, block_bytes: 84, decode, codes: Some(CODES) };
 
 fn decode(block: &[u8], out: &mut [f32]) {
     decode_codes(&CODES, block, out);

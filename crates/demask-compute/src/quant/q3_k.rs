@@ -7,22 +7,10 @@
 
 use super::{BlockCodes, CodesRow, QuantRow, QuantType, decode_codes, half_at};
 
-const CODES: CodesRow = CodesRow {
-    bits: 4,
-    group: 16,
-    offset: 4,
-    has_mins: false,
-    read,
-};
+const CODES: CodesRow = CodesRow { bits: 3, group: 16, offset: 4, has_mins: false, table: None, read };
 
-pub(super) const ROW: QuantRow = QuantRow {
-    ty: QuantType::Q3K,
-    name: "Q3_K",
-    block_len: 256,
-    block_bytes: 110,
-    decode,
-    codes: Some(CODES),
-};
+pub(super) const ROW: QuantRow =
+    QuantRow { ty: QuantType::Q3K, name: "Q3_K", block_len: 256, block_bytes: 110, decode, codes: Some(CODES) };
 
 fn decode(block: &[u8], out: &mut [f32]) {
     decode_codes(&CODES, block, out);
@@ -32,11 +20,7 @@ fn read(block: &[u8], view: &mut BlockCodes) {
     let (third, low, packed) = (&block[..32], &block[32..96], &block[96..108]);
     view.d = half_at(block, 108);
     for (i, scale) in view.scales.iter_mut().enumerate() {
-        let nibble = if i < 8 {
-            packed[i] & 15
-        } else {
-            packed[i - 8] >> 4
-        };
+        let nibble = if i < 8 { packed[i] & 15 } else { packed[i - 8] >> 4 };
         let top = packed[8 + i % 4] >> (2 * (i / 4)) & 3;
         *scale = (nibble | top << 4) as i8 - 32;
     }

@@ -3,22 +3,10 @@
 
 use super::{BlockCodes, CodesRow, QuantRow, QuantType, decode_codes, half_at};
 
-const CODES: CodesRow = CodesRow {
-    bits: 4,
-    group: 32,
-    offset: 8,
-    has_mins: false,
-    read,
-};
+const CODES: CodesRow = CodesRow { bits: 4, group: 32, offset: 8, has_mins: false, table: None, read };
 
-pub(super) const ROW: QuantRow = QuantRow {
-    ty: QuantType::Q4_0,
-    name: "Q4_0",
-    block_len: 32,
-    block_bytes: 18,
-    decode,
-    codes: Some(CODES),
-};
+pub(super) const ROW: QuantRow =
+    QuantRow { ty: QuantType::Q4_0, name: "Q4_0", block_len: 32, block_bytes: 18, decode, codes: Some(CODES) };
 
 fn decode(block: &[u8], out: &mut [f32]) {
     decode_codes(&CODES, block, out);

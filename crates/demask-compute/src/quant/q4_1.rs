@@ -2,22 +2,10 @@
 
 use super::{BlockCodes, CodesRow, QuantRow, QuantType, decode_codes, half_at};
 
-const CODES: CodesRow = CodesRow {
-    bits: 4,
-    group: 32,
-    offset: 0,
-    has_mins: true,
-    read,
-};
+const CODES: CodesRow = CodesRow { bits: 4, group: 32, offset: 0, has_mins: true, table: None, read };
 
-pub(super) const ROW: QuantRow = QuantRow {
-    ty: QuantType::Q4_1,
-    name: "Q4_1",
-    block_len: 32,
-    block_bytes: 20,
-    decode,
-    codes: Some(CODES),
-};
+pub(super) const ROW: QuantRow =
+    QuantRow { ty: QuantType::Q4_1, name: "Q4_1", block_len: 32, block_bytes: 20, decode, codes: Some(CODES) };
 
 fn decode(block: &[u8], out: &mut [f32]) {
     decode_codes(&CODES, block, out);

@@ -3,22 +3,10 @@
 use super::q5_0::read_fives;
 use super::{BlockCodes, CodesRow, QuantRow, QuantType, decode_codes, half_at};
 
-const CODES: CodesRow = CodesRow {
-    bits: 5,
-    group: 32,
-    offset: 0,
-    has_mins: true,
-    read,
-};
+const CODES: CodesRow = CodesRow { bits: 5, group: 32, offset: 0, has_mins: true, table: None, read };
 
-pub(super) const ROW: QuantRow = QuantRow {
-    ty: QuantType::Q5_1,
-    name: "Q5_1",
-    block_len: 32,
-    block_bytes: 24,
-    decode,
-    codes: Some(CODES),
-};
+pub(super) const ROW: QuantRow =
+    QuantRow { ty: QuantType::Q5_1, name: "Q5_1", block_len: 32, block_bytes: 24, decode, codes: Some(CODES) };
 
 fn decode(block: &[u8], out: &mut [f32]) {
     decode_codes(&CODES, block, out);

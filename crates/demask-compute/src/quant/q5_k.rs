@@ -3,22 +3,10 @@
 
 use super::{BlockCodes, CodesRow, QuantRow, QuantType, decode_codes, half_at, scales_and_mins};
 
-const CODES: CodesRow = CodesRow {
-    bits: 5,
-    group: 32,
-    offset: 0,
-    has_mins: true,
-    read,
-};
+const CODES: CodesRow = CodesRow { bits: 5, group: 32, offset: 0, has_mins: true, table: None, read };
 
-pub(super) const ROW: QuantRow = QuantRow {
-    ty: QuantType::Q5K,
-    name: "Q5_K",
-    block_len: 256,
-    block_bytes: 176,
-    decode,
-    codes: Some(CODES),
-};
+pub(super) const ROW: QuantRow =
+    QuantRow { ty: QuantType::Q5K, name: "Q5_K", block_len: 256, block_bytes: 176, decode, codes: Some(CODES) };
 
 fn decode(block: &[u8], out: &mut [f32]) {
     decode_codes(&CODES, block, out);

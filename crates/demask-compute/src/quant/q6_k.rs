@@ -7,22 +7,10 @@
 
 use super::{BlockCodes, CodesRow, QuantRow, QuantType, decode_codes, half_at};
 
-const CODES: CodesRow = CodesRow {
-    bits: 6,
-    group: 16,
-    offset: 32,
-    has_mins: false,
-    read,
-};
+const CODES: CodesRow = CodesRow { bits: 6, group: 16, offset: 32, has_mins: false, table: None, read };
 
-pub(super) const ROW: QuantRow = QuantRow {
-    ty: QuantType::Q6K,
-    name: "Q6_K",
-    block_len: 256,
-    block_bytes: 210,
-    decode,
-    codes: Some(CODES),
-};
+pub(super) const ROW: QuantRow =
+    QuantRow { ty: QuantType::Q6K, name: "Q6_K", block_len: 256, block_bytes: 210, decode, codes: Some(CODES) };
 
 fn decode(block: &[u8], out: &mut [f32]) {
     decode_codes(&CODES, block, out);
@@ -34,10 +22,7 @@ fn read(block: &[u8], view: &mut BlockCodes) {
         *scale = byte as i8;
     }
     for h in 0..2 {
-        let (low, top) = (
-            &block[64 * h..64 * h + 64],
-            &block[128 + 32 * h..160 + 32 * h],
-        );
+        let (low, top) = (&block[64 * h..64 * h + 64], &block[128 + 32 * h..160 + 32 * h]);
         let codes = &mut view.codes[128 * h..128 * h + 128];
         for j in 0..32 {
             codes[j] = (low[j] & 15) | (top[j] & 3) << 4;

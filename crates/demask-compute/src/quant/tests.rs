@@ -8,8 +8,7 @@ fn decoders_equal_the_gguf_package() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/quants");
     for row in QUANT_TYPES {
         let stem = row.name.to_lowercase();
-        let blocks = std::fs::read(folder.join(format!("{stem}.blocks")))
-            .unwrap_or_else(|e| panic!("{stem}: {e}"));
+        let blocks = std::fs::read(folder.join(format!("{stem}.blocks"))).unwrap_or_else(|e| panic!("{stem}: {e}"));
         let wanted: Vec<f32> = std::fs::read(folder.join(format!("{stem}.f32")))
             .unwrap()
             .chunks_exact(4)
@@ -17,15 +16,9 @@ fn decoders_equal_the_gguf_package() {
             .collect();
         let mut found = vec![0.0; wanted.len()];
         row.ty.decode(&blocks, &mut found);
-        assert!(
-            found.len() >= 64 * row.block_len,
-            "{stem}: too few blocks to say anything"
-        );
+        assert!(found.len() >= 64 * row.block_len, "{stem}: too few blocks to say anything");
         for (i, (f, w)) in found.iter().zip(&wanted).enumerate() {
-            assert!(
-                (f - w).abs() <= 1e-6 || f.to_bits() == w.to_bits(),
-                "{stem} weight {i}: {f}, wanted {w}"
-            );
+            assert!((f - w).abs() <= 1e-6 || f.to_bits() == w.to_bits(), "{stem} weight {i}: {f}, wanted {w}");
         }
     }
 }
@@ -33,10 +26,7 @@ fn decoders_equal_the_gguf_package() {
 #[test]
 fn names_are_found_in_any_case() {
     for row in QUANT_TYPES {
-        assert_eq!(
-            super::QuantType::from_name(&row.name.to_lowercase()),
-            Some(row.ty)
-        );
+        assert_eq!(super::QuantType::from_name(&row.name.to_lowercase()), Some(row.ty));
     }
     assert_eq!(super::QuantType::from_name("Q9_Z"), None);
 }

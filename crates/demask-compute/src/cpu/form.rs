@@ -1,0 +1,312 @@
+//! Packed quant blocks: what a weight matrix looks like in memory.
+//!
+//! A *unit* is one quant block of each of 32 rows. It takes as many bits per weight as the file does (K-quants of 4
+//! and 5 bits: 8-bit scales and minima instead of 6-bit ones, 3 % more), so that a model is resident once. In order:
+//!
+//! * codes, per k-group of 32 weights, as bit planes. A plane is made of chunks of 128 bytes `[32 rows, 4 weights]`,
+//!   like the quads that kernels read. 4-bit plane: chunk c holds quad c in the low and quad c + 4 in the high
+//!   nibbles. 2-bit plane: chunk c holds quads c, c + 2, c + 4, c + 6 from the lowest bits up. 1-bit plane: one chunk,
+//!   quad q in bit q. 8-bit codes are the quads themselves. A 6-bit code is a nibble and two bits above it, and so on;
+//! * K-quants: integer scales `[block / group, 32]`, then minima likewise if the type has them;
+//! * f16 `d[32]`, then `dmin[32]` if the type has minima.
+
+use super::kernels::{GROUP_CODES, K_GROUP, PANEL_ROWS, Panel};
+use crate::quant::{BlockCodes, CodesRow, GROUP, QuantRow};
+
+/// Bytes of a chunk or quad: 4 weights of 32 rows.
+const QUAD: usize = 4 * PANEL_ROWS;
+/// Quads of a k-group.
+const QUADS: usize = K_GROUP / 4;
+
+/// How the units of a type are laid out.
+#[derive(Clone, Copy)]
+pub struct CodesForm {
+    /// Bits of a stored code.
+    pub bits: u8,
+    /// Subtracted from every code.
+    pub offset: i32,
+    /// Scales per k-group: 1 or 2.
+    pub halves: usize,
+    /// Whether there are minima.
+    pub has_mins: bool,
+    /// What 4-bit codes stand for, if not themselves: unsigned 8-bit codes.
+    pub table: Option<&'static [u8; 16]>,
+    /// Whether scales are stored as integers times `d`.
+    integer_scales: bool,
+    /// k-groups per unit.
+    pub groups: usize,
+    /// Bytes per unit.
+    pub unit_bytes: usize,
+}
+
+impl CodesForm {
+    /// The form of a type.
+    pub(super) fn new(quant: &QuantRow, codes: &CodesRow) -> CodesForm {
+        let groups = quant.block_len / K_GROUP;
+        let integer_scales = groups > 1;
+        let arrays = 1 + usize::from(codes.has_mins);
+        let scale_bytes = if integer_scales { quant.block_len / codes.group * PANEL_ROWS } else { 0 };
+        CodesForm {
+            bits: codes.bits,
+            offset: codes.offset,
+            halves: K_GROUP / codes.group,
+            has_mins: codes.has_mins,
+            table: codes.table,
+            integer_scales,
+            groups,
+            unit_bytes: groups * group_bytes(codes.bits) + arrays * (scale_bytes + 2 * PANEL_ROWS),
+        }
+    }
+
+    /// Bits of a code as kernels see it, after the table.
+    pub fn kernel_bits(&self) -> u8 {
+        if self.table.is_some() { 8 } else { self.bits }
+    }
+
+    /// Splits a unit into codes, scales, minima, d and dmin (empty where there are none).
+    fn parts<'a>(&self, unit: &'a [u8]) -> [&'a [u8]; 5] {
+        let mut rest = unit;
+        self.part_lens().map(|len| {
+            let (part, tail) = rest.split_at(len);
+            rest = tail;
+            part
+        })
+    }
+
+    fn part_lens(&self) -> [usize; 5] {
+        let mins = usize::from(self.has_mins);
+        let scales = if self.integer_scales { self.groups * self.halves * PANEL_ROWS } else { 0 };
+        [self.groups * group_bytes(self.bits), scales, scales * mins, 2 * PANEL_ROWS, 2 * PANEL_ROWS * mins]
+    }
+}
+
+/// Bytes of a k-group's codes.
+fn group_bytes(bits: u8) -> usize {
+    GROUP_CODES / 8 * usize::from(bits)
+}
+
+/// Room for the integer view of 32 quant blocks.
+pub(super) struct PackBuffer {
+    view: BlockCodes,
+    /// `[quads of a block, 32]`: four codes each.
+    quads: Vec<[u8; 4]>,
+}
+
+impl PackBuffer {
+    pub(super) fn new() -> PackBuffer {
+        PackBuffer { view: BlockCodes::ZERO, quads: vec![[0; 4]; crate::quant::MAX_BLOCK_LEN / 4 * PANEL_ROWS] }
+    }
+}
+
+/// Packs one quant block of each of up to 32 rows; `block(n)` gives row n's bytes, missing rows are zero weights.
+pub(super) fn pack_unit<'a>(
+    form: &CodesForm,
+    codes: &CodesRow,
+    rows: usize,
+    block: impl Fn(usize) -> &'a [u8],
+    buffer: &mut PackBuffer,
+    unit: &mut [u8],
+) {
+    let lens = form.part_lens();
+    let (planes, rest) = unit.split_at_mut(lens[0]);
+    let (scales, rest) = rest.split_at_mut(lens[1]);
+    let (mins, rest) = rest.split_at_mut(lens[2]);
+    let (d, dmin) = rest.split_at_mut(lens[3]);
+    let quads = &mut buffer.quads[..form.groups * QUADS * PANEL_ROWS];
+    if rows < PANEL_ROWS {
+        [&mut *scales, mins, d, dmin].into_iter().for_each(|part| part.fill(0));
+        quads.fill([0; 4]);
+    }
+    for n in 0..rows {
+        let view = &mut buffer.view;
+        (codes.read)(block(n), view);
+        for (quad, codes) in quads[n..].iter_mut().step_by(PANEL_ROWS).zip(view.codes.as_chunks::<4>().0) {
+            *quad = *codes;
+        }
+        d[2 * n..2 * n + 2].copy_from_slice(&view.d.to_le_bytes());
+        if form.has_mins {
+            dmin[2 * n..2 * n + 2].copy_from_slice(&view.dmin.to_le_bytes());
+        }
+        if form.integer_scales {
+            let step = codes.group / GROUP;
+            for (i, at) in (n..scales.len()).step_by(PANEL_ROWS).enumerate() {
+                scales[at] = view.scales[i * step] as u8;
+                if form.has_mins {
+                    mins[at] = view.mins[i * step];
+                }
+            }
+        }
+    }
+    let bytes = quads.as_flattened();
+    for (codes, planes) in bytes.chunks_exact(GROUP_CODES).zip(planes.chunks_exact_mut(group_bytes(form.bits))) {
+        match form.bits {
+            2 => pack_group::<2>(codes, planes),
+            3 => pack_group::<3>(codes, planes),
+            4 => pack_group::<4>(codes, planes),
+            5 => pack_group::<5>(codes, planes),
+            6 => pack_group::<6>(codes, planes),
+            _ => planes.copy_from_slice(codes),
+        }
+    }
+}
+
+/// Bit planes of a code: (bits of a plane, its lowest bit in the code), in the order of storage.
+const fn planes(bits: u8) -> &'static [(u8, u8)] {
+    match bits {
+        2 => &[(2, 0)],
+        3 => &[(2, 0), (1, 2)],
+        4 => &[(4, 0)],
+        5 => &[(4, 0), (1, 4)],
+        _ => &[(4, 0), (2, 4)],
+    }
+}
+
+#[inline(always)]
+fn pack_group<const BITS: u8>(codes: &[u8], mut out: &mut [u8]) {
+    for &(bits, low) in planes(BITS) {
+        let chunks = usize::from(bits);
+        let (plane, rest) = out.split_at_mut(chunks * QUAD);
+        out = rest;
+        for (c, chunk) in plane.chunks_exact_mut(QUAD).enumerate() {
+            chunk.fill(0);
+            for q in (c..QUADS).step_by(chunks) {
+                let shift = (q / chunks) as u8 * bits;
+                for (packed, &code) in chunk.iter_mut().zip(&codes[q * QUAD..(q + 1) * QUAD]) {
+                    *packed |= (code >> low & ((1 << bits) - 1)) << shift;
+                }
+            }
+        }
+    }
+}
+
+/// Codes of one k-group out of its planes, minus `offset` (wrapping).
+#[inline(always)]
+fn unpack_group<const BITS: u8>(mut planes_of: &[u8], offset: u8, out: &mut [u8]) {
+    for &(bits, low) in planes(BITS) {
+        let chunks = usize::from(bits);
+        let (plane, rest) = planes_of.split_at(chunks * QUAD);
+        planes_of = rest;
+        let mask = (1u8 << bits) - 1;
+        for q in 0..QUADS {
+            let chunk = &plane[q % chunks * QUAD..][..QUAD];
+            let out = &mut out[q * QUAD..][..QUAD];
+            let shift = (q / chunks) as u8 * bits;
+            if low == 0 {
+                for (out, &packed) in out.iter_mut().zip(chunk) {
+                    *out = (packed >> shift & mask).wrapping_sub(offset);
+                }
+            } else {
+                for (out, &packed) in out.iter_mut().zip(chunk) {
+                    *out = out.wrapping_add((packed >> shift & mask) << low);
+                }
+            }
+        }
+    }
+}
+
+/// Unpacks units: codes minus `offset` (wrapping), and f32 scales and minima. `lookup` maps codes in place through a
+/// table of 16.
+#[inline(always)]
+pub(super) fn unpack_units(
+    form: &CodesForm,
+    units: &[u8],
+    offset: u8,
+    panel: &mut Panel,
+    lookup: impl Fn(&[u8; 16], &mut [u8]),
+) {
+    panel.groups = units.len() / form.unit_bytes * form.groups;
+    let scale_len = form.groups * form.halves * PANEL_ROWS;
+    for (((unit, codes), scales), mins) in units
+        .chunks_exact(form.unit_bytes)
+        .zip(panel.codes.chunks_exact_mut(form.groups * GROUP_CODES))
+        .zip(panel.scales.chunks_exact_mut(scale_len))
+        .zip(panel.mins.chunks_exact_mut(scale_len))
+    {
+        let [planes, integer_scales, integer_mins, d, dmin] = form.parts(unit);
+        for (planes, codes) in planes.chunks_exact(group_bytes(form.bits)).zip(codes.chunks_exact_mut(GROUP_CODES)) {
+            match (form.bits, form.table) {
+                (4, Some(table)) => {
+                    unpack_group::<4>(planes, 0, codes);
+                    let mut shifted = *table;
+                    for entry in &mut shifted {
+                        *entry = entry.wrapping_sub(offset);
+                    }
+                    lookup(&shifted, codes);
+                }
+                (2, _) => unpack_group::<2>(planes, offset, codes),
+                (3, _) => unpack_group::<3>(planes, offset, codes),
+                (4, _) => unpack_group::<4>(planes, offset, codes),
+                (5, _) => unpack_group::<5>(planes, offset, codes),
+                (6, _) => unpack_group::<6>(planes, offset, codes),
+                _ => {
+                    for (code, &stored) in codes.iter_mut().zip(planes) {
+                        *code = stored.wrapping_sub(offset);
+                    }
+                }
+            }
+        }
+        let factors = halves_to_f32(d);
+        if form.integer_scales {
+            scale_rows(&factors, integer_scales, scales, |byte| f32::from(byte as i8));
+        } else {
+            scales.copy_from_slice(&factors);
+        }
+        if form.has_mins {
+            let factors = halves_to_f32(dmin);
+            if form.integer_scales {
+                scale_rows(&factors, integer_mins, mins, f32::from);
+            } else {
+                mins.copy_from_slice(&factors);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn scale_rows(factors: &[f32; PANEL_ROWS], integers: &[u8], out: &mut [f32], value: impl Fn(u8) -> f32) {
+    for (out, integers) in out.chunks_exact_mut(PANEL_ROWS).zip(integers.chunks_exact(PANEL_ROWS)) {
+        for ((out, &integer), &factor) in out.iter_mut().zip(integers).zip(factors) {
+            *out = factor * value(integer);
+        }
+    }
+}
+
+#[inline(always)]
+fn halves_to_f32(bytes: &[u8]) -> [f32; PANEL_ROWS] {
+    let mut out = [0.0; PANEL_ROWS];
+    for (out, &bytes) in out.iter_mut().zip(bytes.as_chunks::<2>().0) {
+        *out = half_to_f32(u16::from_le_bytes(bytes));
+    }
+    out
+}
+
+/// IEEE half precision to f32 in integer and f32 operations that vectorise and never touch an f32 subnormal (the
+/// scales of 4-bit weights often are half subnormals, and slow). Infinities become NaN.
+#[inline(always)]
+pub(super) fn half_to_f32(half: u16) -> f32 {
+    let magnitude = u32::from(half & 0x7fff) << 13;
+    let sign = u32::from(half & 0x8000) << 16;
+    let normal = magnitude + (112 << 23);
+    let subnormal = (f32::from_bits(magnitude + (113 << 23)) - f32::from_bits(113 << 23)).to_bits();
+    let bits = if magnitude < 1 << 23 { subnormal } else { normal };
+    let bits = if magnitude >= 31 << 23 { 0x7fc0_0000 } else { bits };
+    f32::from_bits(bits | sign)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_convert_like_the_half_crate() {
+        for bits in 0..=u16::MAX {
+            let wanted = half::f16::from_bits(bits).to_f32();
+            let found = half_to_f32(bits);
+            if wanted.is_finite() {
+                assert_eq!(found.to_bits(), wanted.to_bits(), "{bits:#06x}");
+            } else {
+                assert!(found.is_nan(), "{bits:#06x}");
+            }
+        }
+    }
+}
