@@ -1,6 +1,148 @@
-//! Kernels for x86-64.
+//! Kernels for x86-64: one file per instruction set, best first in the table.
+//!
+//! Every kernel checks the lengths of its slices before it takes pointers into them; a table is handed out only after
+//! its features were detected.
+#![allow(unsafe_code)]
 
-use super::kernels::Kernels;
+mod avx2;
+mod avx512vnni;
+mod avxvnni;
+mod wide;
+
+use super::kernels::{GROUP_CODES, K_GROUP, Kernels, PANEL_ROWS, Panel};
+use super::operand::OperandTile;
+use crate::cpu::form::CodesForm;
 
 /// Appends the tables that this processor can run, best first.
-pub(super) fn push_available(_tables: &mut Vec<&'static Kernels>) {}
+pub(super) fn push_available(tables: &mut Vec<&'static Kernels>) {
+    let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    if avx2
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vnni")
+    {
+        tables.push(&avx512vnni::KERNELS);
+    }
+    if avx2 && is_x86_feature_detected!("avxvnni") {
+        tables.push(&avxvnni::KERNELS);
+    }
+    if avx2 {
+        tables.push(&avx2::KERNELS);
+    }
+}
+
+/// Pointers of a panel and a tile whose lengths were checked, for kernels with `HALVES` scales per k-group.
+#[derive(Clone, Copy)]
+struct Pointers {
+    groups: usize,
+    stride: usize,
+    codes: *const u8,
+    scales: *const f32,
+    mins: *const f32,
+    starts: *const i32,
+    quantised: *const u8,
+    activation_scales: *const f32,
+    totals: *const f32,
+    sums: *const [i32; 2],
+    out: *mut f32,
+}
+
+impl Pointers {
+    /// Checks that everything a kernel reads and writes lies inside its slices.
+    fn new(form: &CodesForm, panel: &Panel, tile: &OperandTile<'_>, planes: usize, out: &mut [f32]) -> Pointers {
+        let (groups, cells) = (panel.groups, panel.groups * tile.stride);
+        let scales = groups * form.halves * PANEL_ROWS;
+        assert!(
+            panel.codes.len() >= planes * groups * GROUP_CODES
+                && panel.scales.len() >= scales
+                && panel.mins.len() >= scales
+                && panel.starts.len() >= scales
+                && tile.rows <= tile.stride
+                && tile.codes.len() >= cells * K_GROUP
+                && tile.scales.len() >= cells
+                && tile.totals.len() >= cells
+                && tile.sums.len() >= cells
+                && out.len() >= tile.rows * PANEL_ROWS,
+            "panel, tile and output fit together"
+        );
+        Pointers {
+            groups,
+            stride: tile.stride,
+            codes: panel.codes.as_ptr(),
+            scales: panel.scales.as_ptr(),
+            mins: panel.mins.as_ptr(),
+            starts: panel.starts.as_ptr(),
+            quantised: tile.codes.as_ptr(),
+            activation_scales: tile.scales.as_ptr(),
+            totals: tile.totals.as_ptr(),
+            sums: tile.sums.as_ptr(),
+            out: out.as_mut_ptr(),
+        }
+    }
+}
+
+/// Calls `$kernel::<ROWS, HALVES, MINS>($pointers)` for the tile's row count and the form.
+macro_rules! dispatch {
+    ($kernel:ident, $rows:expr, $form:expr, $pointers:expr, [$($count:literal),*]) => {
+        match ($rows, $form.halves, $form.has_mins) {
+            $(
+                ($count, 1, false) => $kernel::<$count, 1, false>($pointers),
+                ($count, 1, true) => $kernel::<$count, 1, true>($pointers),
+                ($count, _, false) => $kernel::<$count, 2, false>($pointers),
+                ($count, _, true) => $kernel::<$count, 2, true>($pointers),
+            )*
+            (rows, ..) => unreachable!("a tile of {rows} rows"),
+        }
+    };
+}
+use dispatch;
+
+impl Pointers {
+    /// The same, but from weight row `row` of the panel on.
+    ///
+    /// # Safety
+    /// `row` must be below 32.
+    unsafe fn from_row(self, row: usize) -> Pointers {
+        // SAFETY: a row of the first quad, which every panel has.
+        unsafe {
+            Pointers {
+                codes: self.codes.add(4 * row),
+                scales: self.scales.add(row),
+                mins: self.mins.add(row),
+                starts: self.starts.add(row),
+                out: self.out.add(row),
+                ..self
+            }
+        }
+    }
+
+    /// The activation scale of a cell times the sum of its codes over a half (or all, with one scale per k-group).
+    ///
+    /// # Safety
+    /// `cell` must be below `groups * stride`, `half` below `HALVES`.
+    #[inline(always)]
+    unsafe fn half_total<const HALVES: usize>(&self, cell: usize, half: usize) -> f32 {
+        // SAFETY: by this function's contract and the checks in `new`.
+        unsafe {
+            match HALVES {
+                1 => *self.totals.add(cell),
+                _ => *self.activation_scales.add(cell) * (*self.sums.add(cell))[half] as f32,
+            }
+        }
+    }
+}
+
+/// Maps codes below 16 through a table, 32 at a time; `codes` is a whole number of k-groups.
+#[target_feature(enable = "avx2")]
+fn lookup_avx2(table: &[u8; 16], codes: &mut [u8]) {
+    use std::arch::x86_64::*;
+    // SAFETY: 16 bytes.
+    let table = _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(table.as_ptr().cast()) });
+    for codes in codes.as_chunks_mut::<32>().0 {
+        let at = codes.as_mut_ptr().cast();
+        // SAFETY: 32 bytes.
+        unsafe { _mm256_storeu_si256(at, _mm256_shuffle_epi8(table, _mm256_loadu_si256(at))) };
+    }
+}

@@ -1,0 +1,249 @@
+//! AVX2 without VNNI: `vpmaddubsw` multiplies unsigned weights by signed activations and adds pairs in 16 bits.
+//!
+//! What makes it fast is that the 16-bit sums of several quads can be added exactly before `vpmaddwd` widens them: a
+//! pair is at most `2 * code * 127`, so all eight quads of 4-bit codes fit (30,480), four of 5-bit codes (31,496) and
+//! two of 6-bit codes (32,004). 8-bit codes are split into nibbles when they are unpacked: two 4-bit products, joined
+//! by `vpmaddwd` with 1 and 16.
+//!
+//! Weights keep their unsigned codes; the offset times the activations' sum is taken off where the integer sum
+//! becomes an f32 (see [`MAGIC`]). A tile is 16 weight rows (two registers; 8-bit: 8 rows) by up to 4 activation rows.
+
+use std::arch::x86_64::*;
+
+use super::super::form::{CodesForm, unpack_units};
+use super::super::kernels::{GROUP_CODES, K_GROUP, Kernels, MAGIC, PANEL_ROWS, Panel};
+use super::super::operand::OperandTile;
+use super::super::rowwise::row_kernels;
+use super::{Pointers, wide};
+
+pub(super) static KERNELS: Kernels = Kernels {
+    name: "avx2",
+    max_tile: MAX_TILE,
+    activation_bias: 0,
+    unpack,
+    tile,
+    wide: wide::avx2_wide,
+    rows: row_kernels!("avx2,fma"),
+};
+
+/// Lanes of a register.
+const LANES: usize = 8;
+const MAX_TILE: usize = 4;
+/// k-groups whose starting values are computed at a time.
+const BLOCK: usize = 8;
+/// Quads of a k-group.
+const QUADS: usize = 8;
+
+fn unpack(form: &CodesForm, units: &[u8], panel: &mut Panel) {
+    assert!(units.len() / form.unit_bytes * form.groups * 2 * GROUP_CODES <= panel.codes.len());
+    // SAFETY: the table is handed out only after its features were detected.
+    unsafe { unpack_codes(form, units, panel) }
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn unpack_codes(form: &CodesForm, units: &[u8], panel: &mut Panel) {
+    unpack_units(form, units, 0, panel, |table, codes| super::lookup_avx2(table, codes));
+    if form.kernel_bits() == 8 {
+        // Low nibbles of a k-group, then its high nibbles; from the last one on, since it needs twice the room.
+        for g in (0..panel.groups).rev() {
+            let mut codes = [0; GROUP_CODES];
+            codes.copy_from_slice(&panel.codes[g * GROUP_CODES..(g + 1) * GROUP_CODES]);
+            let (low, high) = panel.codes[2 * g * GROUP_CODES..][..2 * GROUP_CODES].split_at_mut(GROUP_CODES);
+            for ((low, high), code) in low.iter_mut().zip(high).zip(codes) {
+                *low = code & 15;
+                *high = code >> 4;
+            }
+        }
+    }
+}
+
+/// Calls `$call!(ROWS, REGISTERS, HALVES, MINS, BITS)` with the constants of the form.
+macro_rules! dispatch {
+    ($pointers:expr, $rows:expr, $form:expr, [$($count:literal),*]) => {
+        match ($rows, $form.halves, $form.has_mins, $form.kernel_bits()) {
+            $(
+                ($count, 1, false, ..=4) => tile_rows::<$count, 2, 1, false, 4>($pointers, $form.offset),
+                ($count, 1, true, ..=4) => tile_rows::<$count, 2, 1, true, 4>($pointers, $form.offset),
+                ($count, _, false, ..=4) => tile_rows::<$count, 2, 2, false, 4>($pointers, $form.offset),
+                ($count, _, true, ..=4) => tile_rows::<$count, 2, 2, true, 4>($pointers, $form.offset),
+                ($count, 1, false, 5) => tile_rows::<$count, 2, 1, false, 5>($pointers, $form.offset),
+                ($count, 1, true, 5) => tile_rows::<$count, 2, 1, true, 5>($pointers, $form.offset),
+                ($count, 2, false, 6) => tile_rows::<$count, 2, 2, false, 6>($pointers, $form.offset),
+                ($count, 1, false, 8) => tile_rows::<$count, 1, 1, false, 8>($pointers, $form.offset),
+            )*
+            (rows, halves, mins, bits) => unreachable!(
+                "a tile of {rows} rows, {halves} scales per 32 weights, minima: {mins}, {bits} bits"
+            ),
+        }
+    };
+}
+
+fn tile(form: &CodesForm, panel: &Panel, tile: &OperandTile<'_>, out: &mut [f32]) {
+    let planes = if form.kernel_bits() == 8 { 2 } else { 1 };
+    let pointers = Pointers::new(form, panel, tile, planes, out);
+    let rows_per_pass = if planes == 2 { LANES } else { 2 * LANES };
+    for first in (0..PANEL_ROWS).step_by(rows_per_pass) {
+        // SAFETY: lengths were checked by `Pointers::new` for all 32 rows, features before the table was handed out.
+        unsafe {
+            let pointers = pointers.from_row(first);
+            dispatch!(pointers, tile.rows, form, [1, 2, 3, 4])
+        }
+    }
+}
+
+/// # Safety
+/// `p` must come from [`Pointers::new`] for a tile of `ROWS` rows and a form with `HALVES` scales per k-group and
+/// codes of at most `BITS` bits (8: split in two planes), moved to a row that leaves `REGISTERS` times 8.
+#[target_feature(enable = "avx2,fma")]
+unsafe fn tile_rows<
+    const ROWS: usize,
+    const REGISTERS: usize,
+    const HALVES: usize,
+    const MINS: bool,
+    const BITS: u8,
+>(
+    p: Pointers,
+    offset: i32,
+) {
+    // SAFETY: all offsets below are inside what `Pointers::new` checked: groups, halves, quads, rows and registers
+    // run over exactly the shapes in the documentation of `Panel` and `OperandTile`.
+    unsafe {
+        let planes = if BITS == 8 { 2 } else { 1 };
+        let ones = _mm256_set1_epi16(1);
+        let magic = _mm256_set1_ps(-MAGIC);
+        for block in (0..p.groups).step_by(BLOCK) {
+            let end = p.groups.min(block + BLOCK);
+            let mut starts = [[[0i32; HALVES]; ROWS]; BLOCK];
+            for (g, starts) in (block..end).zip(&mut starts) {
+                for (t, starts) in starts.iter_mut().enumerate() {
+                    let sums = *p.sums.add(g * p.stride + t);
+                    for (half, start) in starts.iter_mut().enumerate() {
+                        let sum = match HALVES {
+                            1 => sums[0] + sums[1],
+                            _ => sums[half],
+                        };
+                        *start = MAGIC.to_bits() as i32 - offset * sum;
+                    }
+                }
+            }
+            for g in block..end {
+                let cell = g * p.stride;
+                let codes = p.codes.add(g * planes * GROUP_CODES);
+                for half in 0..HALVES {
+                    let quads = half * QUADS / HALVES..(half + 1) * QUADS / HALVES;
+                    let mut sums = [[_mm256_setzero_si256(); REGISTERS]; ROWS];
+                    let weights = |quad: usize, r: usize| {
+                        _mm256_loadu_si256(codes.add((quad * PANEL_ROWS + r * LANES) * 4).cast())
+                    };
+                    let four = |t: usize, quad: usize| {
+                        let at = p.quantised.add((cell + t) * K_GROUP + 4 * quad);
+                        _mm256_set1_epi32(at.cast::<i32>().read_unaligned())
+                    };
+                    match BITS {
+                        4 => {
+                            let mut narrow = [[_mm256_setzero_si256(); REGISTERS]; ROWS];
+                            for q in quads {
+                                let w: [__m256i; REGISTERS] = std::array::from_fn(|r| weights(q, r));
+                                for t in 0..ROWS {
+                                    let x = four(t, q);
+                                    for r in 0..REGISTERS {
+                                        let pair = _mm256_maddubs_epi16(w[r], x);
+                                        narrow[t][r] = _mm256_add_epi16(narrow[t][r], pair);
+                                    }
+                                }
+                            }
+                            for t in 0..ROWS {
+                                for r in 0..REGISTERS {
+                                    sums[t][r] = _mm256_madd_epi16(narrow[t][r], ones);
+                                }
+                            }
+                        }
+                        5 => {
+                            for first in quads.step_by(4) {
+                                let mut narrow = [[_mm256_setzero_si256(); REGISTERS]; ROWS];
+                                for q in first..first + 4 {
+                                    let w: [__m256i; REGISTERS] = std::array::from_fn(|r| weights(q, r));
+                                    for t in 0..ROWS {
+                                        let x = four(t, q);
+                                        for r in 0..REGISTERS {
+                                            let pair = _mm256_maddubs_epi16(w[r], x);
+                                            narrow[t][r] = _mm256_add_epi16(narrow[t][r], pair);
+                                        }
+                                    }
+                                }
+                                for t in 0..ROWS {
+                                    for r in 0..REGISTERS {
+                                        let wide = _mm256_madd_epi16(narrow[t][r], ones);
+                                        sums[t][r] = _mm256_add_epi32(sums[t][r], wide);
+                                    }
+                                }
+                            }
+                        }
+                        6 => {
+                            for q in quads.step_by(2) {
+                                let w: [[__m256i; REGISTERS]; 2] =
+                                    std::array::from_fn(|i| std::array::from_fn(|r| weights(q + i, r)));
+                                for t in 0..ROWS {
+                                    let x = [four(t, q), four(t, q + 1)];
+                                    for r in 0..REGISTERS {
+                                        let pairs = _mm256_add_epi16(
+                                            _mm256_maddubs_epi16(w[0][r], x[0]),
+                                            _mm256_maddubs_epi16(w[1][r], x[1]),
+                                        );
+                                        let wide = _mm256_madd_epi16(pairs, ones);
+                                        sums[t][r] = _mm256_add_epi32(sums[t][r], wide);
+                                    }
+                                }
+                            }
+                        }
+                        _ => {
+                            let mut low = [[_mm256_setzero_si256(); REGISTERS]; ROWS];
+                            let mut high = [[_mm256_setzero_si256(); REGISTERS]; ROWS];
+                            for q in quads {
+                                let w: [__m256i; REGISTERS] = std::array::from_fn(|r| weights(q, r));
+                                let v: [__m256i; REGISTERS] = std::array::from_fn(|r| weights(q + QUADS, r));
+                                for t in 0..ROWS {
+                                    let x = four(t, q);
+                                    for r in 0..REGISTERS {
+                                        let pair = _mm256_maddubs_epi16(w[r], x);
+                                        low[t][r] = _mm256_add_epi16(low[t][r], pair);
+                                        let pair = _mm256_maddubs_epi16(v[r], x);
+                                        high[t][r] = _mm256_add_epi16(high[t][r], pair);
+                                    }
+                                }
+                            }
+                            let sixteens = _mm256_set1_epi16(16);
+                            for t in 0..ROWS {
+                                for r in 0..REGISTERS {
+                                    sums[t][r] = _mm256_add_epi32(
+                                        _mm256_madd_epi16(low[t][r], ones),
+                                        _mm256_madd_epi16(high[t][r], sixteens),
+                                    );
+                                }
+                            }
+                        }
+                    }
+                    let at = (g * HALVES + half) * PANEL_ROWS;
+                    for r in 0..REGISTERS {
+                        let scale = _mm256_loadu_ps(p.scales.add(at + r * LANES));
+                        let down = _mm256_mul_ps(scale, magic);
+                        let min = if MINS { _mm256_loadu_ps(p.mins.add(at + r * LANES)) } else { _mm256_setzero_ps() };
+                        for t in 0..ROWS {
+                            let out = p.out.add(t * PANEL_ROWS + r * LANES);
+                            let start = _mm256_set1_epi32(starts[g - block][t][half]);
+                            let sum = _mm256_castsi256_ps(_mm256_add_epi32(sums[t][r], start));
+                            let scaled = _mm256_fmadd_ps(sum, scale, down);
+                            let by = _mm256_set1_ps(*p.activation_scales.add(cell + t));
+                            let mut value = _mm256_fmadd_ps(scaled, by, _mm256_loadu_ps(out));
+                            if MINS {
+                                let total = p.half_total::<HALVES>(cell + t, half);
+                                value = _mm256_fnmadd_ps(min, _mm256_set1_ps(total), value);
+                            }
+                            _mm256_storeu_ps(out, value);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! AVX-VNNI: `vpdpbusd` on 256-bit registers, for processors without AVX-512. The arithmetic is that of
+//! [`super::avx512vnni`].
+//!
+//! A tile is 16 weight rows (two registers) by up to 6 activation rows, so that 12 integer sums fit the 16 registers;
+//! a panel takes two passes, and f32 sums stay in the first-level cache.
+
+use std::arch::x86_64::*;
+
+use super::super::form::{CodesForm, unpack_units};
+use super::super::kernels::{GROUP_CODES, K_GROUP, Kernels, MAGIC, PANEL_ROWS, Panel};
+use super::super::operand::OperandTile;
+use super::super::rowwise::row_kernels;
+use super::{Pointers, dispatch, wide};
+
+pub(super) static KERNELS: Kernels = Kernels {
+    name: "avxvnni",
+    max_tile: 6,
+    activation_bias: 128,
+    unpack,
+    tile,
+    wide: wide::avx2_wide,
+    rows: row_kernels!("avx2,fma"),
+};
+
+/// Lanes of a register.
+const LANES: usize = 8;
+/// Registers per pass: 16 rows.
+const REGISTERS: usize = 2;
+
+fn unpack(form: &CodesForm, units: &[u8], panel: &mut Panel) {
+    assert!(units.len() / form.unit_bytes * form.groups * GROUP_CODES <= panel.codes.len());
+    // SAFETY: the table is handed out only after its features were detected.
+    unsafe { unpack_codes(form, units, panel) }
+}
+
+#[target_feature(enable = "avx2,fma,avxvnni")]
+fn unpack_codes(form: &CodesForm, units: &[u8], panel: &mut Panel) {
+    unpack_units(form, units, form.offset as u8, panel, |table, codes| super::lookup_avx2(table, codes));
+    let ones = _mm256_set1_epi8(1);
+    let magic = _mm256_castps_si256(_mm256_set1_ps(MAGIC));
+    let quads = 8 / form.halves;
+    let halves = panel.codes[..panel.groups * GROUP_CODES].chunks_exact(quads * 4 * PANEL_ROWS);
+    for (codes, starts) in halves.zip(panel.starts.as_chunks_mut::<PANEL_ROWS>().0) {
+        for r in 0..PANEL_ROWS / LANES {
+            let mut sum = _mm256_setzero_si256();
+            for quad in codes.as_chunks::<{ 4 * PANEL_ROWS }>().0 {
+                // SAFETY: register r of a quad of 128 bytes.
+                let weights = unsafe { _mm256_loadu_si256(quad.as_ptr().add(32 * r).cast()) };
+                sum = _mm256_dpbusd_avx_epi32(sum, ones, weights);
+            }
+            let start = _mm256_sub_epi32(magic, _mm256_slli_epi32::<7>(sum));
+            // SAFETY: register r of 32 starts.
+            unsafe { _mm256_storeu_si256(starts.as_mut_ptr().add(LANES * r).cast(), start) };
+        }
+    }
+}
+
+fn tile(form: &CodesForm, panel: &Panel, tile: &OperandTile<'_>, out: &mut [f32]) {
+    let pointers = Pointers::new(form, panel, tile, 1, out);
+    for first in (0..PANEL_ROWS).step_by(REGISTERS * LANES) {
+        // SAFETY: lengths were checked by `Pointers::new` for all 32 rows, features before the table was handed out.
+        unsafe {
+            let pointers = pointers.from_row(first);
+            dispatch!(tile_rows, tile.rows, form, pointers, [1, 2, 3, 4, 5, 6])
+        }
+    }
+}
+
+/// # Safety
+/// `p` must come from [`Pointers::new`] for a tile of `ROWS` rows and a form with `HALVES` scales per k-group, moved
+/// to a row that leaves 16.
+#[target_feature(enable = "avx2,fma,avxvnni")]
+unsafe fn tile_rows<const ROWS: usize, const HALVES: usize, const MINS: bool>(p: Pointers) {
+    // SAFETY: all offsets below are inside what `Pointers::new` checked: groups, halves, quads, rows and registers
+    // run over exactly the shapes in the documentation of `Panel` and `OperandTile`.
+    unsafe {
+        let magic = _mm256_set1_ps(-MAGIC);
+        for g in 0..p.groups {
+            let cell = g * p.stride;
+            for half in 0..HALVES {
+                let at = (g * HALVES + half) * PANEL_ROWS;
+                let mut sums = [[_mm256_setzero_si256(); REGISTERS]; ROWS];
+                for r in 0..REGISTERS {
+                    let start = _mm256_loadu_si256(p.starts.add(at + r * LANES).cast());
+                    for t in 0..ROWS {
+                        sums[t][r] = start;
+                    }
+                }
+                for q in half * 8 / HALVES..(half + 1) * 8 / HALVES {
+                    let quad = p.codes.add(g * GROUP_CODES + q * 4 * PANEL_ROWS);
+                    let mut weights = [_mm256_setzero_si256(); REGISTERS];
+                    for r in 0..REGISTERS {
+                        weights[r] = _mm256_loadu_si256(quad.add(4 * LANES * r).cast());
+                    }
+                    for t in 0..ROWS {
+                        let four = p.quantised.add((cell + t) * K_GROUP + 4 * q).cast::<i32>();
+                        let four = _mm256_set1_epi32(four.read_unaligned());
+                        for r in 0..REGISTERS {
+                            sums[t][r] = _mm256_dpbusd_avx_epi32(sums[t][r], four, weights[r]);
+                        }
+                    }
+                }
+                for r in 0..REGISTERS {
+                    let scale = _mm256_loadu_ps(p.scales.add(at + r * LANES));
+                    let down = _mm256_mul_ps(scale, magic);
+                    let min = if MINS { _mm256_loadu_ps(p.mins.add(at + r * LANES)) } else { _mm256_setzero_ps() };
+                    for t in 0..ROWS {
+                        let out = p.out.add(t * PANEL_ROWS + r * LANES);
+                        let sum = _mm256_castsi256_ps(sums[t][r]);
+                        let scaled = _mm256_fmadd_ps(sum, scale, down);
+                        let by = _mm256_set1_ps(*p.activation_scales.add(cell + t));
+                        let mut value = _mm256_fmadd_ps(scaled, by, _mm256_loadu_ps(out));
+                        if MINS {
+                            let total = p.half_total::<HALVES>(cell + t, half);
+                            value = _mm256_fnmadd_ps(min, _mm256_set1_ps(total), value);
+                        }
+                        _mm256_storeu_ps(out, value);
+                    }
+                }
+            }
+        }
+    }
+}
