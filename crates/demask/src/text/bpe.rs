@@ -4,16 +4,17 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use super::error::{TextError, shown};
+use super::hash::Seed;
 
 /// The merges of a vocabulary, and the token of each single byte.
 #[derive(Debug)]
 pub(crate) struct Bpe {
     /// Token of each byte; `None` where the vocabulary has none.
     bytes: [Option<u32>; 256],
-    /// (left, right) to (rank, merged token).
-    merges: HashMap<(u32, u32), (u32, u32)>,
+    /// [`pair_key`] of two tokens to (rank, merged token).
+    merges: HashMap<u64, (u32, u32), Seed>,
     /// Words that are tokens, for vocabularies that take them whole; empty for the others.
-    words: HashMap<Box<[u8]>, u32>,
+    words: HashMap<Box<[u8]>, u32, Seed>,
 }
 
 impl Bpe {
@@ -21,10 +22,9 @@ impl Bpe {
     /// for bytes without a letter of their own in `ids`.
     ///
     /// A merge line is two known tokens with one space between, and the two joined are a token too; anything else is
-    /// refused with the number of the line. A merge whose result is not in `ids` only because it is a control token
-    /// is left out: no text may become one.
+    /// refused with the number of the line. Merges from or to a control token are left out: no text may become one.
     pub(crate) fn new(
-        ids: &HashMap<&[u8], u32>,
+        ids: &HashMap<&[u8], u32, Seed>,
         merges: &[&[u8]],
         byte_tokens: &[Option<u32>; 256],
         is_control: impl Fn(&[u8]) -> bool,
@@ -35,7 +35,7 @@ impl Bpe {
             let spelled = byte_to_char(byte as u8).encode_utf8(&mut letter);
             *id = ids.get(spelled.as_bytes()).copied().or(*id);
         }
-        let mut table = HashMap::with_capacity(merges.len());
+        let mut table = HashMap::with_capacity_and_hasher(merges.len(), Seed::default());
         let mut joined = Vec::new();
         for (rank, line) in merges.iter().enumerate() {
             let bad = |detail: String| TextError::BadVocabulary {
@@ -44,31 +44,23 @@ impl Bpe {
             };
             let mut parts = line.split(|&b| b == b' ');
             let (left, right) = match (parts.next(), parts.next(), parts.next()) {
-                (Some(left), Some(right), None) if !left.is_empty() && !right.is_empty() => {
-                    (left, right)
-                }
+                (Some(left), Some(right), None) if !left.is_empty() && !right.is_empty() => (left, right),
                 _ => return Err(bad("expected two tokens with one space between".to_owned())),
             };
             joined.clear();
             joined.extend_from_slice(left);
             joined.extend_from_slice(right);
-            let id_of = |part: &[u8]| {
-                ids.get(part)
-                    .copied()
-                    .ok_or_else(|| bad(format!("\"{}\" is not in the vocabulary", shown(part))))
+            let id_of = |part: &[u8]| match ids.get(part) {
+                Some(&id) => Ok(Some(id)),
+                None if is_control(part) => Ok(None),
+                None => Err(bad(format!("\"{}\" is not in the vocabulary", shown(part)))),
             };
-            if is_control(&joined) && !ids.contains_key(joined.as_slice()) {
+            let (Some(left), Some(right), Some(merged)) = (id_of(left)?, id_of(right)?, id_of(&joined)?) else {
                 continue;
-            }
-            let key = (id_of(left)?, id_of(right)?);
-            let merged = id_of(&joined)?;
-            table.entry(key).or_insert((rank as u32, merged));
+            };
+            table.entry(pair_key(left, right)).or_insert((rank as u32, merged));
         }
-        Ok(Bpe {
-            bytes,
-            merges: table,
-            words: HashMap::new(),
-        })
+        Ok(Bpe { bytes, merges: table, words: HashMap::default() })
     }
 
     /// Makes `words` tokens that are taken whole.
@@ -89,79 +81,87 @@ impl Bpe {
             out.push(id);
             return;
         }
-        let mut symbols = Symbols::new(word.iter().filter_map(|&b| self.bytes[usize::from(b)]));
-        let mut queue = BinaryHeap::new();
-        for left in 0..symbols.ids.len().saturating_sub(1) {
-            self.offer(&symbols, left, &mut queue);
+        for piece in word.chunks(LONGEST_PIECE) {
+            self.encode_piece(piece, out);
         }
-        while let Some(Reverse(candidate)) = queue.pop() {
-            let (_rank, left, pair, merged) = candidate;
-            if symbols.pair(left) == Some(pair) {
-                let before = symbols.join(left, merged);
-                if let Some(before) = before {
-                    self.offer(&symbols, before, &mut queue);
-                }
-                self.offer(&symbols, left, &mut queue);
-            }
-        }
-        out.extend(symbols.remaining());
     }
 
-    fn offer(&self, symbols: &Symbols, left: usize, queue: &mut BinaryHeap<Reverse<Candidate>>) {
-        if let Some(pair) = symbols.pair(left)
-            && let Some(&(rank, merged)) = self.merges.get(&pair)
-        {
-            queue.push(Reverse((rank, left, pair, merged)));
+    fn encode_piece(&self, piece: &[u8], out: &mut Vec<u32>) {
+        let ids: Vec<u32> = piece.iter().filter_map(|&b| self.bytes[usize::from(b)]).collect();
+        let mut symbols = Symbols::new(ids);
+        // Candidates by rank, then place. Those that a merge beside them made stale stay, and are skipped.
+        let mut queue: BinaryHeap<Reverse<(u32, u32)>> = BinaryHeap::new();
+        for left in 0..symbols.ids.len() {
+            queue.extend(self.look_up(&mut symbols, left as u32));
         }
+        while let Some(Reverse((rank, left))) = queue.pop() {
+            if symbols.ranks[left as usize] == rank {
+                let before = symbols.merge(left);
+                queue.extend(before.and_then(|before| self.look_up(&mut symbols, before)));
+                queue.extend(self.look_up(&mut symbols, left));
+            }
+        }
+        out.extend(symbols.ids.iter().filter(|&&id| id != NONE));
+    }
+
+    /// Notes what a symbol and the one behind it may become, and gives it as a candidate.
+    fn look_up(&self, symbols: &mut Symbols, left: u32) -> Option<Reverse<(u32, u32)>> {
+        let at = left as usize;
+        let right = symbols.next[at];
+        let pair = (right != NONE).then(|| pair_key(symbols.ids[at], symbols.ids[right as usize]));
+        let found = pair.and_then(|pair| self.merges.get(&pair).copied());
+        let (rank, merged) = found.unwrap_or((NONE, NONE));
+        symbols.ranks[at] = rank;
+        symbols.merged[at] = merged;
+        found.map(|_| Reverse((rank, left)))
     }
 }
 
-/// (rank, index of the left symbol, the pair as it was when offered, the token it becomes).
-type Candidate = (u32, usize, (u32, u32), u32);
+/// Longer words are cut into pieces, so that places fit 32 bits.
+const LONGEST_PIECE: usize = 1 << 30;
 
-const NONE: usize = usize::MAX;
+/// No token, no symbol, no rank.
+const NONE: u32 = u32::MAX;
 
-/// The symbols of a word: a doubly linked list in three arrays, so that a merge costs constant time.
+fn pair_key(left: u32, right: u32) -> u64 {
+    u64::from(left) << 32 | u64::from(right)
+}
+
+/// The symbols of a word: a doubly linked list in arrays, so that a merge costs constant time.
 struct Symbols {
-    /// Token of each symbol; `None` once it was merged into the symbol on its left.
-    ids: Vec<Option<u32>>,
-    next: Vec<usize>,
-    before: Vec<usize>,
+    /// Token of each symbol; [`NONE`] once it was merged into the symbol on its left.
+    ids: Vec<u32>,
+    next: Vec<u32>,
+    before: Vec<u32>,
+    /// Rank of the merge of each symbol with the one behind it, and the token it makes; [`NONE`] for no merge.
+    ranks: Vec<u32>,
+    merged: Vec<u32>,
 }
 
 impl Symbols {
-    fn new(ids: impl Iterator<Item = u32>) -> Symbols {
-        let ids: Vec<_> = ids.map(Some).collect();
-        let n = ids.len();
-        let next = (1..=n).map(|i| if i == n { NONE } else { i }).collect();
-        let before = (0..n).map(|i| if i == 0 { NONE } else { i - 1 }).collect();
-        Symbols { ids, next, before }
-    }
-
-    /// The tokens of a symbol and of the one behind it.
-    fn pair(&self, left: usize) -> Option<(u32, u32)> {
-        let right = self.next[left];
-        if right == NONE {
-            return None;
+    fn new(ids: Vec<u32>) -> Symbols {
+        let count = ids.len() as u32;
+        Symbols {
+            next: (1..=count).map(|i| if i == count { NONE } else { i }).collect(),
+            before: (0..count).map(|i| i.checked_sub(1).unwrap_or(NONE)).collect(),
+            ranks: vec![NONE; ids.len()],
+            merged: vec![NONE; ids.len()],
+            ids,
         }
-        Some((self.ids[left]?, self.ids[right]?))
     }
 
-    /// Replaces a symbol and the one behind it by `merged`, at the left index; gives the index before it.
-    fn join(&mut self, left: usize, merged: u32) -> Option<usize> {
-        let right = self.next[left];
-        self.ids[left] = Some(merged);
-        self.ids[right] = None;
-        self.next[left] = self.next[right];
-        if self.next[left] != NONE {
-            let behind = self.next[left];
-            self.before[behind] = left;
+    /// Merges a symbol with the one behind it, as noted; gives the symbol before it.
+    fn merge(&mut self, left: u32) -> Option<u32> {
+        let at = left as usize;
+        let right = self.next[at] as usize;
+        self.ids[at] = self.merged[at];
+        self.ids[right] = NONE;
+        self.ranks[right] = NONE;
+        self.next[at] = self.next[right];
+        if self.next[at] != NONE {
+            self.before[self.next[at] as usize] = left;
         }
-        (self.before[left] != NONE).then(|| self.before[left])
-    }
-
-    fn remaining(&self) -> impl Iterator<Item = u32> + '_ {
-        self.ids.iter().flatten().copied()
+        (self.before[at] != NONE).then_some(self.before[at])
     }
 }
 

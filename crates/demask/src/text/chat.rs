@@ -55,10 +55,7 @@ pub struct Message {
 impl Message {
     /// A turn.
     pub fn new(role: Role, content: impl Into<String>) -> Message {
-        Message {
-            role,
-            content: content.into(),
-        }
+        Message { role, content: content.into() }
     }
 }
 
@@ -120,10 +117,7 @@ pub struct ChatTemplate {
 impl ChatTemplate {
     /// The template of a file (`tokenizer.chat_template`), or the built-in one of its architecture where the file has
     /// none. A broken template is an error: no other one takes its place.
-    pub fn for_model(
-        template: Option<&str>,
-        architecture: &str,
-    ) -> Result<ChatTemplate, TextError> {
+    pub fn for_model(template: Option<&str>, architecture: &str) -> Result<ChatTemplate, TextError> {
         let built_in = BUILT_IN.iter().find(|row| row.architecture == architecture);
         let (source, built_in) = match (template, built_in) {
             (Some(source), _) => (source, None),
@@ -131,26 +125,16 @@ impl ChatTemplate {
             (None, None) => {
                 let known: Vec<_> = BUILT_IN.iter().map(|row| row.architecture).collect();
                 let architecture = super::error::shown(architecture);
-                return Err(TextError::NoTemplate {
-                    architecture,
-                    known: known.join(", "),
-                });
+                return Err(TextError::NoTemplate { architecture, known: known.join(", ") });
             }
         };
-        Ok(ChatTemplate {
-            source: source.to_owned(),
-            template: Template::compile(source, None)?,
-            built_in,
-        })
+        Ok(ChatTemplate { source: source.to_owned(), template: Template::compile(source, None)?, built_in })
     }
 
     /// The same template with a date for `strftime_now`. Without one the function does not exist: templates that ask
     /// whether it does take their default, others fail with its name.
     pub fn with_date(self, date: Date) -> Result<ChatTemplate, TextError> {
-        Ok(ChatTemplate {
-            template: Template::compile(&self.source, Some(date))?,
-            ..self
-        })
+        Ok(ChatTemplate { template: Template::compile(&self.source, Some(date))?, ..self })
     }
 
     /// The architecture whose built-in template this is; `None` for a template from a file.
@@ -174,9 +158,7 @@ impl ChatTemplate {
         for part in tokenizer.control_names().split(&rendered.text) {
             match part {
                 Part::Token(id) => tokens.push(id),
-                Part::Text(text) => {
-                    tokens.extend(tokenizer.encode(&rendered.disguise.remove(text), Specials::Text))
-                }
+                Part::Text(text) => tokens.extend(tokenizer.encode(&rendered.disguise.remove(text), Specials::Text)),
             }
         }
         if let Some(bos) = tokenizer.ids().bos {
@@ -201,46 +183,21 @@ impl ChatTemplate {
         Ok(rendered.disguise.remove(&rendered.text))
     }
 
-    fn run(
-        &self,
-        tokenizer: &Tokenizer,
-        messages: &[Message],
-        generate: bool,
-    ) -> Result<Rendered, TextError> {
+    fn run(&self, tokenizer: &Tokenizer, messages: &[Message], generate: bool) -> Result<Rendered, TextError> {
         self.check_markers(tokenizer)?;
         let disguise = Disguise::new(tokenizer, &self.source, messages)?;
         let rendering = |dress: &dyn Fn(&str) -> String| {
-            let dressed = messages
-                .iter()
-                .map(|m| Message::new(m.role, dress(&m.content)))
-                .collect::<Vec<_>>();
+            let dressed = messages.iter().map(|m| Message::new(m.role, dress(&m.content))).collect::<Vec<_>>();
             let bytes = messages.iter().map(|m| m.content.len()).sum();
-            self.template.render(
-                &context(tokenizer, &dressed, generate),
-                messages.len(),
-                bytes,
-            )
+            self.template.render(&context(tokenizer, &dressed, generate), messages.len(), bytes)
         };
         let light = rendering(&|content| disguise.light(tokenizer, content))?;
         let full = rendering(&|content| disguise.full(content))?;
         let markers = |text: &str| -> Vec<u32> {
             let parts = tokenizer.control_names().split(text);
-            parts
-                .iter()
-                .filter_map(|part| {
-                    if let Part::Token(id) = part {
-                        Some(*id)
-                    } else {
-                        None
-                    }
-                })
-                .collect()
+            parts.iter().filter_map(|part| if let Part::Token(id) = part { Some(*id) } else { None }).collect()
         };
-        let text = if markers(&light) == markers(&full) {
-            light
-        } else {
-            full
-        };
+        let text = if markers(&light) == markers(&full) { light } else { full };
         Ok(Rendered { text, disguise })
     }
 
@@ -250,16 +207,10 @@ impl ChatTemplate {
             return Ok(());
         };
         let absent = |marker: &&str| {
-            !tokenizer
-                .control_names()
-                .at(marker.as_bytes())
-                .is_some_and(|(_, length)| length == marker.len())
+            !tokenizer.control_names().at(marker.as_bytes()).is_some_and(|(_, length)| length == marker.len())
         };
         match row.markers.iter().copied().find(absent) {
-            Some(token) => Err(TextError::MissingMarker {
-                architecture: row.architecture,
-                token,
-            }),
+            Some(token) => Err(TextError::MissingMarker { architecture: row.architecture, token }),
             None => Ok(()),
         }
     }
@@ -278,8 +229,7 @@ fn context(tokenizer: &Tokenizer, messages: &[Message], add_generation_prompt: b
         String::from_utf8_lossy(bytes).into_owned()
     };
     let ids = tokenizer.ids();
-    let turn =
-        |m: &Message| Value::from_pairs([("role", m.role.name()), ("content", m.content.as_str())]);
+    let turn = |m: &Message| Value::from_pairs([("role", m.role.name()), ("content", m.content.as_str())]);
     minijinja::context! {
         messages => messages.iter().map(turn).collect::<Vec<_>>(),
         add_generation_prompt => add_generation_prompt,
@@ -300,38 +250,20 @@ struct Disguise {
 
 impl Disguise {
     /// Picks private characters that are in no message, no token name and not in the template.
-    fn new(
-        tokenizer: &Tokenizer,
-        source: &str,
-        messages: &[Message],
-    ) -> Result<Disguise, TextError> {
-        let is_private =
-            |c: &char| matches!(c, '\u{f0000}'..='\u{ffffd}' | '\u{100000}'..='\u{10fffd}');
+    fn new(tokenizer: &Tokenizer, source: &str, messages: &[Message]) -> Result<Disguise, TextError> {
+        let is_private = |c: &char| matches!(c, '\u{f0000}'..='\u{ffffd}' | '\u{100000}'..='\u{10fffd}');
         let mut taken: BTreeSet<char> = source.chars().filter(is_private).collect();
-        taken.extend(
-            messages
-                .iter()
-                .flat_map(|m| m.content.chars())
-                .filter(is_private),
-        );
+        taken.extend(messages.iter().flat_map(|m| m.content.chars()).filter(is_private));
         // Only what messages hold needs a disguise.
         let present: BTreeSet<char> = messages.iter().flat_map(|m| m.content.chars()).collect();
         let mut named = BTreeSet::new();
         for id in tokenizer.control_ids() {
             let name = String::from_utf8_lossy(tokenizer.token_bytes(id));
             taken.extend(name.chars().filter(is_private));
-            named.extend(
-                name.chars()
-                    .filter(|c| !c.is_whitespace() && present.contains(c)),
-            );
+            named.extend(name.chars().filter(|c| !c.is_whitespace() && present.contains(c)));
         }
-        let mut free = ('\u{f0000}'..='\u{ffffd}')
-            .chain('\u{100000}'..='\u{10fffd}')
-            .filter(|c| !taken.contains(c));
-        let mut disguise = Disguise {
-            worn: HashMap::new(),
-            bare: HashMap::new(),
-        };
+        let mut free = ('\u{f0000}'..='\u{ffffd}').chain('\u{100000}'..='\u{10fffd}').filter(|c| !taken.contains(c));
+        let mut disguise = Disguise { worn: HashMap::new(), bare: HashMap::new() };
         for c in named {
             let Some(private) = free.next() else {
                 let detail = "messages and token names use up all private characters".to_owned();
@@ -350,34 +282,21 @@ impl Disguise {
         for (at, _) in content.char_indices() {
             if let Some((_, length)) = names.at(&content.as_bytes()[at..]) {
                 let name = content[at..at + length].char_indices();
-                hidden.extend(
-                    name.filter(|(_, c)| !c.is_whitespace())
-                        .map(|(i, _)| at + i)
-                        .take(1),
-                );
+                hidden.extend(name.filter(|(_, c)| !c.is_whitespace()).map(|(i, _)| at + i).take(1));
             }
         }
         let dress = |(at, c): (usize, char)| {
-            if hidden.contains(&at) {
-                self.worn.get(&c).copied().unwrap_or(c)
-            } else {
-                c
-            }
+            if hidden.contains(&at) { self.worn.get(&c).copied().unwrap_or(c) } else { c }
         };
         content.char_indices().map(dress).collect()
     }
 
     /// Disguises every character that occurs in a control token's name.
     fn full(&self, content: &str) -> String {
-        content
-            .chars()
-            .map(|c| self.worn.get(&c).copied().unwrap_or(c))
-            .collect()
+        content.chars().map(|c| self.worn.get(&c).copied().unwrap_or(c)).collect()
     }
 
     fn remove(&self, text: &str) -> String {
-        text.chars()
-            .map(|c| self.bare.get(&c).copied().unwrap_or(c))
-            .collect()
+        text.chars().map(|c| self.bare.get(&c).copied().unwrap_or(c)).collect()
     }
 }

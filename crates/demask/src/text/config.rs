@@ -52,10 +52,7 @@ impl<'a> TokenizerConfig<'a> {
     pub fn from_gguf(file: &'a Gguf) -> Result<TokenizerConfig<'a>, TextError> {
         let meta = file.metadata();
         let texts = |key: &str| -> Result<Vec<&'a [u8]>, TextError> {
-            Ok(meta
-                .strings(key)?
-                .map(|array| array.iter().collect())
-                .unwrap_or_default())
+            Ok(meta.strings(key)?.map(|array| array.iter().collect()).unwrap_or_default())
         };
         Ok(TokenizerConfig {
             architecture: meta.require_string("general.architecture")?,

@@ -17,16 +17,12 @@ pub struct StreamDecoder<'a> {
 impl<'a> StreamDecoder<'a> {
     /// A decoder with nothing waiting.
     pub fn new(tokenizer: &'a Tokenizer) -> StreamDecoder<'a> {
-        StreamDecoder {
-            tokenizer,
-            waiting: Vec::new(),
-        }
+        StreamDecoder { tokenizer, waiting: Vec::new() }
     }
 
     /// Takes one token and gives the text that is complete now, which may be empty. Special tokens have no text.
     pub fn push(&mut self, id: u32) -> String {
-        self.waiting
-            .extend_from_slice(self.tokenizer.text_bytes(id));
+        self.waiting.extend_from_slice(self.tokenizer.text_bytes(id));
         let mut text = String::new();
         let mut rest = self.waiting.as_slice();
         loop {

@@ -65,9 +65,7 @@ pub enum TextError {
         known: String,
     },
     /// The built-in template needs a token that the vocabulary lacks.
-    #[error(
-        "the built-in chat template for {architecture} needs the token {token}, which the vocabulary lacks"
-    )]
+    #[error("the built-in chat template for {architecture} needs the token {token}, which the vocabulary lacks")]
     MissingMarker {
         /// The architecture of the template.
         architecture: &'static str,
@@ -80,9 +78,7 @@ impl TextError {
     /// What a person can do about it, where we know.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            TextError::Template { .. }
-            | TextError::NoTemplate { .. }
-            | TextError::MissingMarker { .. } => {
+            TextError::Template { .. } | TextError::NoTemplate { .. } | TextError::MissingMarker { .. } => {
                 Some("send the prompt as raw text, without a chat template")
             }
             _ => None,
@@ -101,10 +97,7 @@ fn unknown_pre_tokenizer(found: Option<&str>, architecture: &str, known: &[&str]
             "tokenizer.ggml.pre is \"default\", and architecture \"{}\" has no rule of its own (known names: {known})",
             shown(architecture)
         ),
-        Some(name) => format!(
-            "tokenizer.ggml.pre is \"{}\", which is not known (known names: {known})",
-            shown(name)
-        ),
+        Some(name) => format!("tokenizer.ggml.pre is \"{}\", which is not known (known names: {known})", shown(name)),
     }
 }
 

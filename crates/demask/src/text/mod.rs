@@ -8,6 +8,7 @@ mod chat;
 mod config;
 mod decode;
 mod error;
+mod hash;
 pub mod pretokenize;
 mod special;
 mod template;
@@ -25,6 +26,7 @@ pub use special::{SpecialIds, TokenKind};
 
 use bpe::{Bpe, char_to_byte};
 use error::shown;
+use hash::Seed;
 use pretokenize::SplitRule;
 use special::{Names, Part};
 
@@ -74,37 +76,26 @@ impl Tokenizer {
         match config.model {
             Some("gpt2") => {}
             None => {
-                return Err(TextError::MissingKey {
-                    key: "tokenizer.ggml.model",
-                });
+                return Err(TextError::MissingKey { key: "tokenizer.ggml.model" });
             }
             Some(other) => {
-                return Err(TextError::UnsupportedModel {
-                    found: shown(other),
-                });
+                return Err(TextError::UnsupportedModel { found: shown(other) });
             }
         }
         let count = config.tokens.len();
         if count == 0 {
-            return Err(TextError::MissingKey {
-                key: "tokenizer.ggml.tokens",
-            });
+            return Err(TextError::MissingKey { key: "tokenizer.ggml.tokens" });
         }
         if !config.types.is_empty() && config.types.len() != count {
             let detail = format!("{} types for {count} tokens", config.types.len());
-            return Err(TextError::BadVocabulary {
-                key: "tokenizer.ggml.token_type",
-                detail,
-            });
+            return Err(TextError::BadVocabulary { key: "tokenizer.ggml.token_type", detail });
         }
         let mut warnings = Vec::new();
         let (rule, warning) = SplitRule::resolve(config.pre, config.architecture)?;
         warnings.extend(warning);
 
         let number = |id: usize| config.types.get(id).copied().unwrap_or(1);
-        let mut kinds: Vec<TokenKind> = (0..count)
-            .map(|id| TokenKind::from_number(number(id)))
-            .collect();
+        let mut kinds: Vec<TokenKind> = (0..count).map(|id| TokenKind::from_number(number(id))).collect();
         let ids = SpecialIds::read(config, &kinds)?;
         for id in ids.steering() {
             kinds[id as usize] = TokenKind::Control;
@@ -112,14 +103,12 @@ impl Tokenizer {
         let (bytes, starts) = spell(config, &kinds);
         let bytes_of = |id: usize| &bytes[starts[id]..starts[id + 1]];
 
-        let mut texts: HashMap<&[u8], u32> = HashMap::with_capacity(count);
+        let mut texts: HashMap<&[u8], u32, Seed> = HashMap::with_capacity_and_hasher(count, Seed::default());
         let mut controls: HashMap<&[u8], u32> = HashMap::new();
         let mut single = [None; 256];
         for (id, (token, kind)) in config.tokens.iter().zip(&kinds).enumerate() {
             match kind {
-                TokenKind::Normal | TokenKind::UserDefined => {
-                    texts.entry(token).or_insert(id as u32)
-                }
+                TokenKind::Normal | TokenKind::UserDefined => texts.entry(token).or_insert(id as u32),
                 TokenKind::Control => controls.entry(token).or_insert(id as u32),
                 TokenKind::Byte if bytes_of(id).len() == 1 => {
                     single[usize::from(bytes_of(id)[0])].get_or_insert(id as u32)
@@ -127,11 +116,11 @@ impl Tokenizer {
                 _ => continue,
             };
         }
-        let mut bpe = Bpe::new(&texts, &config.merges, &single, |text| {
-            controls.contains_key(text)
-        })?;
+        let mut bpe = Bpe::new(&texts, &config.merges, &single, |text| controls.contains_key(text))?;
         if rule.takes_whole_words() {
-            bpe.take_whole(texts.values().map(|&id| (bytes_of(id as usize).into(), id)));
+            let text = |id: &usize| matches!(kinds[*id], TokenKind::Normal | TokenKind::UserDefined);
+            let words = (0..count).filter(text).map(|id| (bytes_of(id).into(), id as u32));
+            bpe.take_whole(words);
         }
         if bpe.missing_bytes() > 0 {
             warnings.push(format!(
@@ -139,13 +128,9 @@ impl Tokenizer {
                 bpe.missing_bytes()
             ));
         }
-        let add_bos = config
-            .add_bos_token
-            .unwrap_or(BOS_BY_DEFAULT.contains(&config.architecture));
+        let add_bos = config.add_bos_token.unwrap_or(BOS_BY_DEFAULT.contains(&config.architecture));
         if add_bos && ids.bos.is_none() {
-            warnings.push(
-                "tokenizer.ggml.bos_token_id is missing: prompts begin without BOS".to_owned(),
-            );
+            warnings.push("tokenizer.ggml.bos_token_id is missing: prompts begin without BOS".to_owned());
         }
         let named = |wanted: &[TokenKind]| {
             let ids = (0..count).filter(|&id| wanted.contains(&kinds[id]));
@@ -212,19 +197,12 @@ impl Tokenizer {
     /// The bytes of [`Tokenizer::decode`], exactly: for text `t`, `decode_bytes(encode(t, Text))` is `t` (composed
     /// first, for models that want it).
     pub fn decode_bytes(&self, ids: &[u32]) -> Vec<u8> {
-        ids.iter()
-            .flat_map(|&id| self.text_bytes(id))
-            .copied()
-            .collect()
+        ids.iter().flat_map(|&id| self.text_bytes(id)).copied().collect()
     }
 
     /// What a token adds to a text: nothing for special tokens and ids outside the vocabulary.
     pub(crate) fn text_bytes(&self, id: u32) -> &[u8] {
-        if self.is_special(id) {
-            &[]
-        } else {
-            self.token_bytes(id)
-        }
+        if self.is_special(id) { &[] } else { self.token_bytes(id) }
     }
 
     /// The bytes that a token stands for; its name, if it is special. Empty outside the vocabulary.
@@ -243,10 +221,7 @@ impl Tokenizer {
 
     /// Whether a token is no text: control, unknown and unused tokens, and every id outside the vocabulary.
     pub fn is_special(&self, id: u32) -> bool {
-        !matches!(
-            self.kinds.get(id as usize),
-            Some(TokenKind::Normal | TokenKind::UserDefined | TokenKind::Byte)
-        )
+        !matches!(self.kinds.get(id as usize), Some(TokenKind::Normal | TokenKind::UserDefined | TokenKind::Byte))
     }
 
     /// The kind of a token, if it is in the vocabulary.
@@ -291,10 +266,7 @@ impl Tokenizer {
 
     /// Ids of control tokens.
     pub(crate) fn control_ids(&self) -> impl Iterator<Item = u32> {
-        (0..)
-            .zip(&self.kinds)
-            .filter(|(_, kind)| **kind == TokenKind::Control)
-            .map(|(id, _)| id)
+        (0..).zip(&self.kinds).filter(|(_, kind)| **kind == TokenKind::Control).map(|(id, _)| id)
     }
 }
 
@@ -309,10 +281,8 @@ fn spell(config: &TokenizerConfig<'_>, kinds: &[TokenKind]) -> (Vec<u8>, Vec<usi
         let start = bytes.len();
         starts.push(start);
         let spelled = match kind {
-            TokenKind::Normal => std::str::from_utf8(token).is_ok_and(|text| {
-                text.chars()
-                    .all(|c| char_to_byte(c).map(|b| bytes.push(b)).is_some())
-            }),
+            TokenKind::Normal => std::str::from_utf8(token)
+                .is_ok_and(|text| text.chars().all(|c| char_to_byte(c).map(|b| bytes.push(b)).is_some())),
             TokenKind::Byte => byte_of(token).map(|b| bytes.push(b)).is_some(),
             _ => false,
         };
@@ -328,9 +298,6 @@ fn spell(config: &TokenizerConfig<'_>, kinds: &[TokenKind]) -> (Vec<u8>, Vec<usi
 /// The byte that `<0x0A>` names.
 fn byte_of(token: &[u8]) -> Option<u8> {
     let digits = std::str::from_utf8(token.strip_prefix(b"<0x")?.strip_suffix(b">")?).ok()?;
-    if digits.len() == 2 {
-        u8::from_str_radix(digits, 16).ok()
-    } else {
-        None
-    }
+    let hex = digits.len() == 2 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    if hex { u8::from_str_radix(digits, 16).ok() } else { None }
 }

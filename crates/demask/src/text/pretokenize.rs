@@ -33,56 +33,31 @@ pub struct PreTokenizer {
 /// Every `tokenizer.ggml.pre` that is understood. `default` and a missing key are resolved by
 /// [`ARCHITECTURE_RULES`].
 pub const PRETOKENIZERS: &[PreTokenizer] = &[
-    PreTokenizer {
-        names: &["qwen2", "dream"],
-        rule: SplitRule::Qwen2,
-    },
-    PreTokenizer {
-        names: &["bailingmoe", "bailingmoe2", "llada-moe", "llada"],
-        rule: SplitRule::BailingMoe,
-    },
-    PreTokenizer {
-        names: &["llama-bpe", "llama3", "llama-v3"],
-        rule: SplitRule::LlamaBpe,
-    },
-    PreTokenizer {
-        names: &["gpt-2"],
-        rule: SplitRule::Gpt2,
-    },
+    PreTokenizer { names: &["qwen2", "dream"], rule: SplitRule::Qwen2 },
+    PreTokenizer { names: &["bailingmoe", "bailingmoe2", "llada-moe", "llada"], rule: SplitRule::BailingMoe },
+    PreTokenizer { names: &["llama-bpe", "llama3", "llama-v3"], rule: SplitRule::LlamaBpe },
+    PreTokenizer { names: &["gpt-2"], rule: SplitRule::Gpt2 },
 ];
 
 /// The rule that an architecture's published models use: applied, with a warning, where the file says `default` or
 /// says nothing.
-pub const ARCHITECTURE_RULES: &[(&str, SplitRule)] = &[
-    ("llada", SplitRule::BailingMoe),
-    ("llada-moe", SplitRule::BailingMoe),
-    ("dream", SplitRule::Qwen2),
-];
+pub const ARCHITECTURE_RULES: &[(&str, SplitRule)] =
+    &[("llada", SplitRule::BailingMoe), ("llada-moe", SplitRule::BailingMoe), ("dream", SplitRule::Qwen2)];
 
 impl SplitRule {
     /// The rule for a file's `tokenizer.ggml.pre` (`None`: the key is missing), and a warning where it was assumed.
     ///
     /// Unknown names are refused, and so are `default` and a missing name for an architecture without a row in
     /// [`ARCHITECTURE_RULES`]: another rule would give other ids in silence.
-    pub fn resolve(
-        pre: Option<&str>,
-        architecture: &str,
-    ) -> Result<(SplitRule, Option<String>), TextError> {
+    pub fn resolve(pre: Option<&str>, architecture: &str) -> Result<(SplitRule, Option<String>), TextError> {
         let row = pre.and_then(|name| PRETOKENIZERS.iter().find(|row| row.names.contains(&name)));
         if let Some(row) = row {
             return Ok((row.rule, None));
         }
-        let assumed = ARCHITECTURE_RULES
-            .iter()
-            .find(|(name, _)| *name == architecture)
-            .map(|(_, rule)| *rule);
+        let assumed = ARCHITECTURE_RULES.iter().find(|(name, _)| *name == architecture).map(|(_, rule)| *rule);
         match (pre, assumed) {
             (None | Some("default"), Some(rule)) => {
-                let said = if pre.is_some() {
-                    "is \"default\""
-                } else {
-                    "is missing"
-                };
+                let said = if pre.is_some() { "is \"default\"" } else { "is missing" };
                 let warning = format!(
                     "tokenizer.ggml.pre {said}: words are cut by the rule of {architecture} models, \"{}\"",
                     rule.name()
@@ -92,21 +67,14 @@ impl SplitRule {
             _ => Err(TextError::UnknownPreTokenizer {
                 found: pre.map(str::to_owned),
                 architecture: architecture.to_owned(),
-                known: PRETOKENIZERS
-                    .iter()
-                    .flat_map(|row| row.names)
-                    .copied()
-                    .collect(),
+                known: PRETOKENIZERS.iter().flat_map(|row| row.names).copied().collect(),
             }),
         }
     }
 
     /// The name that files use for this rule.
     pub fn name(self) -> &'static str {
-        PRETOKENIZERS
-            .iter()
-            .find(|row| row.rule == self)
-            .map_or("", |row| row.names[0])
+        PRETOKENIZERS.iter().find(|row| row.rule == self).map_or("", |row| row.names[0])
     }
 
     /// Whether a word that is itself a token is taken whole, without looking at merges.
@@ -129,37 +97,21 @@ impl SplitRule {
             SplitRule::LlamaBpe => {
                 r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
             }
-            SplitRule::Gpt2 => {
-                r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-            }
+            SplitRule::Gpt2 => r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
         }
     }
 
     fn shape(self) -> Shape {
         match self {
-            SplitRule::Qwen2 | SplitRule::BailingMoe => Shape {
-                gpt2: false,
-                digits: 1,
-            },
-            SplitRule::LlamaBpe => Shape {
-                gpt2: false,
-                digits: 3,
-            },
-            SplitRule::Gpt2 => Shape {
-                gpt2: true,
-                digits: usize::MAX,
-            },
+            SplitRule::Qwen2 | SplitRule::BailingMoe => Shape { gpt2: false, digits: 1 },
+            SplitRule::LlamaBpe => Shape { gpt2: false, digits: 3 },
+            SplitRule::Gpt2 => Shape { gpt2: true, digits: usize::MAX },
         }
     }
 
     /// Cuts `text` into words. The words joined are the text; none is empty. Linear in the length of the text.
     pub fn words(self, text: &str) -> Words<'_> {
-        Words {
-            text,
-            start: 0,
-            shape: self.shape(),
-            classes: classes(),
-        }
+        Words { text, start: 0, shape: self.shape(), classes: classes() }
     }
 }
 
@@ -197,14 +149,12 @@ impl<'a> Iterator for Words<'a> {
     fn next(&mut self) -> Option<&'a str> {
         let rest = &self.text[self.start..];
         let first = rest.chars().next()?;
-        let length = self
-            .contraction(rest)
-            .unwrap_or_else(|| match self.class(first) {
-                Class::Letter => self.run(rest, Class::Letter, usize::MAX),
-                Class::Number => self.run(rest, Class::Number, self.shape.digits),
-                Class::Mark => self.after_mark(rest, first),
-                Class::Space => self.after_space(rest, first),
-            });
+        let length = self.contraction(rest).unwrap_or_else(|| match self.class(first) {
+            Class::Letter => self.run(rest, Class::Letter, usize::MAX),
+            Class::Number => self.run(rest, Class::Number, self.shape.digits),
+            Class::Mark => self.after_mark(rest, first),
+            Class::Space => self.after_space(rest, first),
+        });
         self.start += length;
         Some(&rest[..length])
     }
@@ -221,19 +171,13 @@ impl Words<'_> {
 
     /// Bytes of the leading run of at most `limit` characters of one class.
     fn run(&self, text: &str, class: Class, limit: usize) -> usize {
-        text.chars()
-            .take(limit)
-            .take_while(|&c| self.class(c) == class)
-            .map(char::len_utf8)
-            .sum()
+        text.chars().take(limit).take_while(|&c| self.class(c) == class).map(char::len_utf8).sum()
     }
 
     /// `'s`, `'t`, `'m`, `'d`, `'re`, `'ve`, `'ll` at the front: its bytes.
     fn contraction(&self, text: &str) -> Option<usize> {
         let tail = text.strip_prefix('\'')?;
-        let mut chars = tail
-            .chars()
-            .map(|c| if self.shape.gpt2 { c } else { fold(c) });
+        let mut chars = tail.chars().map(|c| if self.shape.gpt2 { c } else { fold(c) });
         let first = chars.next()?;
         match (first, chars.next()) {
             ('s' | 't' | 'm' | 'd', _) => tail.chars().next().map(|c| 1 + c.len_utf8()),
@@ -257,10 +201,7 @@ impl Words<'_> {
         if self.shape.gpt2 {
             return length;
         }
-        let newlines = text[length..]
-            .bytes()
-            .take_while(|b| matches!(b, b'\r' | b'\n'))
-            .count();
+        let newlines = text[length..].bytes().take_while(|b| matches!(b, b'\r' | b'\n')).count();
         length + newlines
     }
 
@@ -269,9 +210,7 @@ impl Words<'_> {
         let behind = &text[first.len_utf8()..];
         let next = self.class_at(behind);
         match next {
-            Some(Class::Letter)
-                if first == ' ' || !(self.shape.gpt2 || matches!(first, '\r' | '\n')) =>
-            {
+            Some(Class::Letter) if first == ' ' || !(self.shape.gpt2 || matches!(first, '\r' | '\n')) => {
                 return first.len_utf8() + self.run(behind, Class::Letter, usize::MAX);
             }
             Some(Class::Number) if self.shape.gpt2 && first == ' ' => {
@@ -289,21 +228,13 @@ impl Words<'_> {
         }
         // White space before a word leaves its last character to that word, unless it is the only one.
         let last = spaces.chars().next_back().map_or(0, char::len_utf8);
-        if run < text.len() && run > last {
-            run - last
-        } else {
-            run
-        }
+        if run < text.len() && run > last { run - last } else { run }
     }
 }
 
 /// Lower case as a case-insensitive expression sees it, for the letters of contractions: `ſ` is an `s`.
 fn fold(c: char) -> char {
-    if c == 'ſ' {
-        's'
-    } else {
-        c.to_ascii_lowercase()
-    }
+    if c == 'ſ' { 's' } else { c.to_ascii_lowercase() }
 }
 
 /// The class of every code point.

@@ -55,15 +55,8 @@ pub struct SpecialIds {
 }
 
 /// Names that end a turn, tried in order where the file has no `tokenizer.ggml.eot_token_id`.
-const EOT_NAMES: &[&str] = &[
-    "<|eot_id|>",
-    "<|im_end|>",
-    "<|role_end|>",
-    "<|end|>",
-    "<end_of_turn>",
-    "<|end_of_text|>",
-    "<|endoftext|>",
-];
+const EOT_NAMES: &[&str] =
+    &["<|eot_id|>", "<|im_end|>", "<|role_end|>", "<|end|>", "<end_of_turn>", "<|end_of_text|>", "<|endoftext|>"];
 
 /// Names that end a text, tried in order where the file has no `tokenizer.ggml.eos_token_id`.
 const EOS_NAMES: &[&str] = &["<|endoftext|>", "<|end_of_text|>", "</s>"];
@@ -71,28 +64,18 @@ const EOS_NAMES: &[&str] = &["<|endoftext|>", "<|end_of_text|>", "</s>"];
 impl SpecialIds {
     /// Reads the ids of a file. -1 means none; any other id outside the vocabulary is refused with its key.
     /// End tokens without a key are looked up by name among the tokens that are not text.
-    pub(crate) fn read(
-        config: &TokenizerConfig<'_>,
-        kinds: &[TokenKind],
-    ) -> Result<SpecialIds, TextError> {
+    pub(crate) fn read(config: &TokenizerConfig<'_>, kinds: &[TokenKind]) -> Result<SpecialIds, TextError> {
         let vocabulary = config.tokens.len();
         let id = |key: &'static str, value: Option<i64>| match value {
             None | Some(-1) => Ok(None),
             Some(id) => match u32::try_from(id) {
                 Ok(inside) if (inside as usize) < vocabulary => Ok(Some(inside)),
-                _ => Err(TextError::BadId {
-                    key,
-                    id,
-                    vocabulary,
-                }),
+                _ => Err(TextError::BadId { key, id, vocabulary }),
             },
         };
         let named = |names: &[&str]| {
             names.iter().find_map(|name| {
-                let found = config
-                    .tokens
-                    .iter()
-                    .position(|token| *token == name.as_bytes())?;
+                let found = config.tokens.iter().position(|token| *token == name.as_bytes())?;
                 let special = config.types.is_empty() || kinds[found] != TokenKind::Normal;
                 special.then(|| u32::try_from(found).ok()).flatten()
             })
@@ -113,9 +96,7 @@ impl SpecialIds {
 
     /// The ids that steer the model, whatever their type in the file says.
     pub(crate) fn steering(&self) -> impl Iterator<Item = u32> {
-        [self.bos, self.eos, self.eot, self.eom, self.mask]
-            .into_iter()
-            .flatten()
+        [self.bos, self.eos, self.eot, self.eom, self.mask].into_iter().flatten()
     }
 }
 
@@ -138,14 +119,9 @@ pub(crate) struct Names {
 impl Names {
     /// Only names with a character other than white space are kept: white space alone is text.
     pub(crate) fn new<'t>(names: impl Iterator<Item = (u32, &'t [u8])>) -> Names {
-        let mut found = Names {
-            children: HashMap::new(),
-            ends: vec![None],
-            starts: [false; 256],
-        };
+        let mut found = Names { children: HashMap::new(), ends: vec![None], starts: [false; 256] };
         for (id, name) in names {
-            let spelled = std::str::from_utf8(name)
-                .is_ok_and(|text| text.chars().any(|c| !c.is_whitespace()));
+            let spelled = std::str::from_utf8(name).is_ok_and(|text| text.chars().any(|c| !c.is_whitespace()));
             if spelled {
                 found.insert(id, name);
             }

@@ -41,38 +41,21 @@ impl Template {
         check_bounds(source)?;
         let mut environment = Environment::empty();
         // White space around tags, as Hugging Face sets it.
-        let syntax = SyntaxConfig::builder()
-            .trim_blocks(true)
-            .lstrip_blocks(true)
-            .build()
-            .map_err(|e| explain(&e))?;
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(|e| explain(&e))?;
         on_wide_stack(|| {
             environment = environment_for(syntax, date);
-            environment
-                .add_template_owned(NAME, without_generation_tags(source))
-                .map_err(|e| explain(&e))
+            environment.add_template_owned(NAME, without_generation_tags(source)).map_err(|e| explain(&e))
         })?;
         Ok(Template { environment })
     }
 
     /// Renders the template. `weight` is the size of the input, messages and bytes, and sets the allowance.
-    pub(crate) fn render(
-        &self,
-        context: &Value,
-        messages: usize,
-        bytes: usize,
-    ) -> Result<String, TextError> {
-        let fuel = 200_000u64
-            .saturating_add(2_000 * messages as u64)
-            .saturating_add(bytes as u64 / 2)
-            .min(MAX_FUEL);
+    pub(crate) fn render(&self, context: &Value, messages: usize, bytes: usize) -> Result<String, TextError> {
+        let fuel = 200_000u64.saturating_add(2_000 * messages as u64).saturating_add(bytes as u64 / 2).min(MAX_FUEL);
         on_wide_stack(|| {
             let mut environment = self.environment.clone();
             environment.set_fuel(Some(fuel));
-            environment
-                .get_template(NAME)
-                .and_then(|template| template.render(context))
-                .map_err(|e| explain(&e))
+            environment.get_template(NAME).and_then(|template| template.render(context)).map_err(|e| explain(&e))
         })
     }
 }
@@ -82,10 +65,7 @@ fn environment_for(syntax: SyntaxConfig, date: Option<Date>) -> Environment<'sta
     environment.set_syntax(syntax);
     environment.set_unknown_method_callback(python_method);
     environment.add_function("raise_exception", |message: &str| -> Result<Value, Error> {
-        Err(Error::new(
-            ErrorKind::InvalidOperation,
-            format!("the template refuses this conversation: {message}"),
-        ))
+        Err(Error::new(ErrorKind::InvalidOperation, format!("the template refuses this conversation: {message}")))
     });
     environment.add_filter("tojson", to_json);
     if let Some(date) = date {
@@ -95,77 +75,53 @@ fn environment_for(syntax: SyntaxConfig, date: Option<Date>) -> Environment<'sta
 }
 
 /// Runs `work` on a thread with [`STACK`] bytes of stack, of which only the touched part takes memory.
-fn on_wide_stack<T: Send>(
-    work: impl FnOnce() -> Result<T, TextError> + Send,
-) -> Result<T, TextError> {
-    let failed = |detail: &str| TextError::Template {
-        line: None,
-        detail: detail.to_owned(),
-    };
+fn on_wide_stack<T: Send>(work: impl FnOnce() -> Result<T, TextError> + Send) -> Result<T, TextError> {
+    let failed = |detail: &str| TextError::Template { line: None, detail: detail.to_owned() };
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
             .name("chat template".to_owned())
             .stack_size(STACK)
             .spawn_scoped(scope, work)
             .map_err(|error| failed(&format!("no thread to run it on: {error}")))?;
-        thread
-            .join()
-            .unwrap_or_else(|_| Err(failed("it broke the template engine")))
+        thread.join().unwrap_or_else(|_| Err(failed("it broke the template engine")))
     })
 }
 
 /// A template error as ours: one printable line, with the line number and the causes.
 fn explain(error: &Error) -> TextError {
     let mut detail = match error.kind() {
-        ErrorKind::OutOfFuel => {
-            "it does not end within its allowance of work and memory".to_owned()
-        }
+        ErrorKind::OutOfFuel => "it does not end within its allowance of work and memory".to_owned(),
         kind => match error.detail() {
             Some(detail) => format!("{kind}: {detail}"),
             None => kind.to_string(),
         },
     };
-    let mut cause = std::error::Error::source(error);
-    while let Some(inner) = cause {
-        let _ = write!(detail, ": {inner}");
-        cause = inner.source();
+    // Of a chain of causes (a template that includes itself has a long one) the first says what happened.
+    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    if let Some(first) = causes.last() {
+        let _ = write!(detail, ": {first}");
     }
-    TextError::Template {
-        line: error.line(),
-        detail: demask_gguf::escape(detail),
-    }
+    TextError::Template { line: error.line(), detail: demask_gguf::escape(detail) }
 }
 
 /// Refuses sources whose syntax tree could be deeper, or slower to compile, than any real template's.
 fn check_bounds(source: &str) -> Result<(), TextError> {
     let refuse = |at: usize, detail: String| {
         let line = source[..at].bytes().filter(|&b| b == b'\n').count() + 1;
-        Err(TextError::Template {
-            line: Some(line),
-            detail,
-        })
+        Err(TextError::Template { line: Some(line), detail })
     };
     if source.trim().is_empty() {
-        return Err(TextError::Template {
-            line: None,
-            detail: "it is empty".to_owned(),
-        });
+        return Err(TextError::Template { line: None, detail: "it is empty".to_owned() });
     }
     if source.len() > MAX_SOURCE {
-        let detail = format!(
-            "{} bytes of source; at most {MAX_SOURCE} are taken",
-            source.len()
-        );
+        let detail = format!("{} bytes of source; at most {MAX_SOURCE} are taken", source.len());
         return Err(TextError::Template { line: None, detail });
     }
     let mut branches = 0;
     for (at, tag) in tags(source) {
         let words = tag_words(tag);
         if words > MAX_TAG_WORDS {
-            return refuse(
-                at,
-                format!("a tag of {words} words; at most {MAX_TAG_WORDS} are taken"),
-            );
+            return refuse(at, format!("a tag of {words} words; at most {MAX_TAG_WORDS} are taken"));
         }
         let first = tag.trim_start_matches(['{', '%', '-', '+', ' ', '\t', '\r', '\n']);
         branches += usize::from(first.starts_with("elif"));
@@ -188,11 +144,7 @@ fn tags(source: &str) -> impl Iterator<Item = (usize, &str)> {
                     from = start + tag_length(&source.as_bytes()[start..]);
                     return Some((start, &source[start..from]));
                 }
-                Some(b'#') => {
-                    from = source[start..]
-                        .find("#}")
-                        .map_or(source.len(), |end| start + end + 2)
-                }
+                Some(b'#') => from = source[start..].find("#}").map_or(source.len(), |end| start + end + 2),
                 _ => from = start + 1,
             }
         }
@@ -244,11 +196,7 @@ fn without_generation_tags(source: &str) -> String {
     for (at, tag) in tags(source) {
         plain.push_str(&source[from..at]);
         from = at + tag.len();
-        let name = tag
-            .trim_start_matches("{%")
-            .trim_end_matches("%}")
-            .trim_matches(['-', '+'])
-            .trim();
+        let name = tag.trim_start_matches("{%").trim_end_matches("%}").trim_matches(['-', '+']).trim();
         match name {
             "generation" => plain.push_str(&tag.replace("generation", "if true")),
             "endgeneration" => plain.push_str(&tag.replace("endgeneration", "endif")),
@@ -261,28 +209,13 @@ fn without_generation_tags(source: &str) -> String {
 
 /// The methods of Python's strings, lists and maps. `str.format` may not be asked for more than narrow columns: its
 /// result is not paid for before it exists.
-fn python_method(
-    state: &mut State<'_, '_>,
-    value: &Value,
-    method: &str,
-    arguments: &[Value],
-) -> Result<Value, Error> {
+fn python_method(state: &mut State<'_, '_>, value: &Value, method: &str, arguments: &[Value]) -> Result<Value, Error> {
     if method == "format" {
         let pattern = value.as_str().unwrap_or_default();
-        let digits = pattern
-            .split(|c: char| !c.is_ascii_digit())
-            .map(str::len)
-            .max()
-            .unwrap_or(0);
-        let wide = arguments
-            .iter()
-            .any(|v| v.as_i64().is_some_and(|n| n > 999))
-            && pattern.matches('{').count() > 1;
+        let digits = pattern.split(|c: char| !c.is_ascii_digit()).map(str::len).max().unwrap_or(0);
+        let wide = arguments.iter().any(|v| v.as_i64().is_some_and(|n| n > 999)) && pattern.matches('{').count() > 1;
         if digits > MAX_WIDTH_DIGITS || wide {
-            return Err(Error::new(
-                ErrorKind::InvalidOperation,
-                "format: the width is too large",
-            ));
+            return Err(Error::new(ErrorKind::InvalidOperation, "format: the width is too large"));
         }
     }
     minijinja_contrib::pycompat::unknown_method_callback(state, value, method, arguments)
@@ -307,10 +240,7 @@ fn write_json(
     out: &mut String,
 ) -> Result<(), Error> {
     if depth > MAX_JSON_DEPTH {
-        return Err(Error::new(
-            ErrorKind::InvalidOperation,
-            "tojson: nested too deep",
-        ));
+        return Err(Error::new(ErrorKind::InvalidOperation, "tojson: nested too deep"));
     }
     state.consume_fuel(1)?;
     let gap = |out: &mut String, depth: usize| {
@@ -322,8 +252,7 @@ fn write_json(
     let comma = if indent.is_some() { "," } else { ", " };
     let quoted = |text: &str| -> Result<String, Error> {
         state.consume_fuel(text.len() as u64 / 16)?;
-        serde_json::to_string(text)
-            .map_err(|error| Error::new(ErrorKind::InvalidOperation, format!("tojson: {error}")))
+        serde_json::to_string(text).map_err(|error| Error::new(ErrorKind::InvalidOperation, format!("tojson: {error}")))
     };
     match value.kind() {
         ValueKind::None => out.push_str("null"),
@@ -365,10 +294,7 @@ fn write_json(
             out.push('}');
         }
         kind => {
-            return Err(Error::new(
-                ErrorKind::InvalidOperation,
-                format!("tojson: a value of type {kind}"),
-            ));
+            return Err(Error::new(ErrorKind::InvalidOperation, format!("tojson: a value of type {kind}")));
         }
     }
     Ok(())
@@ -391,10 +317,7 @@ impl Date {
             "November",
             "December",
         ];
-        let month = MONTHS
-            .get(usize::from(self.month).wrapping_sub(1))
-            .copied()
-            .unwrap_or_default();
+        let month = MONTHS.get(usize::from(self.month).wrapping_sub(1)).copied().unwrap_or_default();
         let mut text = String::new();
         let mut chars = format.chars();
         while let Some(c) = chars.next() {
