@@ -75,6 +75,12 @@ impl<'a, B: Backend> WeightSource<'a, B> {
         Ok(Projection { weight, bias })
     }
 
+    /// The projection `name.weight`, whose `name.bias` must be there.
+    pub(crate) fn biased_projection(&mut self, name: &str, rows: usize, cols: usize) -> Result<Projection<B>, Error> {
+        tensor(self.gguf, &format!("{name}.bias"))?;
+        self.projection(name, rows, cols)
+    }
+
     /// The embedding table `[rows, cols]`.
     pub(crate) fn table(&mut self, name: &str, rows: usize, cols: usize) -> Result<B::Table, Error> {
         let table = self.backend.table(&self.weights(name, &[cols, rows])?)?;

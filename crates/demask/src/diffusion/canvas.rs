@@ -148,19 +148,19 @@ pub struct Block {
     pub steps: usize,
 }
 
-/// Cuts the canvas into blocks of `block_length` positions that were asked for (the last may be shorter; what was given
-/// between them belongs to the block around it) and spreads `steps` over them, the remainder one each to the first. The
-/// caller sees to `steps` being at least the number of blocks.
+/// Cuts the canvas into blocks of `block_length` positions that were asked for (the last may have fewer; what was given
+/// between them belongs to the block around it) and shares `steps` among them, see [`schedule::block_steps`]. The caller
+/// sees to `steps` being at least the number of blocks.
+///
+/// [`schedule::block_steps`]: super::schedule::block_steps
 pub fn blocks(canvas: &Canvas, block_length: usize, steps: usize) -> Vec<Block> {
     let asked: Vec<usize> = (0..canvas.len()).filter(|&p| canvas.is_asked(p)).collect();
-    let count = asked.len().div_ceil(block_length);
+    let spans: Vec<&[usize]> = asked.chunks(block_length).collect();
+    let sizes: Vec<usize> = spans.iter().map(|span| span.len()).collect();
     let mut first_step = 0;
-    asked
-        .chunks(block_length)
-        .enumerate()
-        .map(|(index, positions)| {
-            let range = positions[0]..positions[positions.len() - 1] + 1;
-            let steps = super::schedule::share(steps, count, index);
+    (spans.iter().zip(super::schedule::block_steps(steps, &sizes)).enumerate())
+        .map(|(index, (span, steps))| {
+            let range = span[0]..span[span.len() - 1] + 1;
             let block = Block { index, range, first_step, steps };
             first_step += steps;
             block
@@ -205,7 +205,7 @@ mod tests {
     fn blocks_share_positions_and_steps() {
         let cut = blocks(&Canvas::continuing(&[0; 10], 20, 9), 8, 10);
         assert_eq!(cut.iter().map(|b| b.range.clone()).collect::<Vec<_>>(), [10..18, 18..26, 26..30]);
-        assert_eq!(cut.iter().map(|b| (b.first_step, b.steps)).collect::<Vec<_>>(), [(0, 4), (4, 3), (7, 3)]);
+        assert_eq!(cut.iter().map(|b| (b.first_step, b.steps)).collect::<Vec<_>>(), [(0, 4), (4, 4), (8, 2)]);
         assert_eq!(blocks(&Canvas::continuing(&[], 4, 9), 32, 4).len(), 1);
         let blanks = Canvas::with_blanks(&[Some(1), None, Some(2), None, Some(3), Some(4), None], 9);
         let cut = blocks(&blanks, 2, 3);

@@ -6,6 +6,16 @@ pub fn share(total: usize, parts: usize, index: usize) -> usize {
     total / parts + usize::from(index < total % parts)
 }
 
+/// Steps per block, in proportion to its positions and at least one; what is left over goes one each to the first blocks.
+/// With equal blocks this is LLaDA's rule; with a shorter last one, as many steps as positions still means one token each.
+pub fn block_steps(steps: usize, sizes: &[usize]) -> Vec<usize> {
+    let positions: usize = sizes.iter().sum();
+    let mut shares: Vec<usize> = sizes.iter().map(|size| (steps * size / positions).max(1)).collect();
+    let left = steps.saturating_sub(shares.iter().sum());
+    shares.iter_mut().take(left).for_each(|share| *share += 1);
+    shares
+}
+
 /// The part of the open positions that step `step` of `steps` decides in Dream's schedule: `1 - s/t`, where time
 /// falls evenly from 1 to `eps`; everything that is left in the last step.
 pub fn timestep_fraction(step: usize, steps: usize, eps: f64) -> f64 {
@@ -42,6 +52,14 @@ mod tests {
         assert_eq!(shares(1, 1), [1]);
         assert_eq!(shares(3, 8), [1, 1, 1, 0, 0, 0, 0, 0]);
         assert_eq!(shares(64, 128).iter().sum::<usize>(), 64);
+    }
+
+    #[test]
+    fn case_d05_steps_and_lengths_that_do_not_divide() {
+        assert_eq!(block_steps(100, &[32, 32, 32, 4]), [32, 32, 32, 4]);
+        assert_eq!(block_steps(100, &[32, 32, 32]), [34, 33, 33]);
+        assert_eq!(block_steps(10, &[8, 8, 4]), [4, 4, 2]);
+        assert_eq!(block_steps(3, &[32, 32, 4]), [1, 1, 1]);
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use demask_compute::{Backend, Visibility};
 
-use super::{MaskPredictor, ModelSpec, Output, Plan, Prediction};
+use super::activations::Activations;
+use super::{MaskPredictor, ModelSpec, Plan, Prediction};
 use crate::error::Error;
 use crate::weights::{Projection, WeightSource};
 
@@ -62,42 +63,16 @@ impl<B: Backend> Llada<B> {
     }
 }
 
-/// A canvas's activations, keys and values.
+/// The model over one canvas.
 pub(super) struct Forward<B: Backend> {
     model: Arc<Llada<B>>,
-    kv: B::Kv,
-    x: B::Rows,
-    normed: B::Operand,
-    q: B::Rows,
-    k: B::Rows,
-    v: B::Rows,
-    attended: B::Operand,
-    gate: B::Rows,
-    up: B::Rows,
-    gated: B::Operand,
-    tokens: Vec<u32>,
-    positions: Vec<u32>,
+    activations: Activations<B>,
 }
 
 impl<B: Backend> Forward<B> {
-    pub(super) fn new(model: Arc<Llada<B>>, l: usize) -> Self {
-        let (b, s) = (&*model.backend, &model.spec);
-        let (q, kv) = (s.heads * s.head_dim, s.kv_heads * s.head_dim);
-        Forward {
-            kv: b.kv(s.layers, l, s.kv_heads, s.head_dim),
-            x: b.rows(l, s.width),
-            normed: b.operand(l, s.width),
-            q: b.rows(l, q),
-            k: b.rows(l, kv),
-            v: b.rows(l, kv),
-            attended: b.operand(l, q),
-            gate: b.rows(l, s.ffn),
-            up: b.rows(l, s.ffn),
-            gated: b.operand(l, s.ffn),
-            tokens: Vec::with_capacity(l),
-            positions: Vec::with_capacity(l),
-            model,
-        }
+    pub(super) fn new(model: Arc<Llada<B>>, positions: usize) -> Self {
+        let activations = Activations::new(&*model.backend, &model.spec, positions);
+        Forward { model, activations }
     }
 }
 
@@ -107,61 +82,36 @@ impl<B: Backend> MaskPredictor for Forward<B> {
     }
 
     fn predict(&mut self, tokens: &[u32], plan: &Plan<'_>, out: &mut Prediction) -> Result<(), Error> {
-        let Llada { spec, backend: b, rope, token_embd, layers, output_norm, output } = &*self.model;
-        let eps = spec.norm_eps;
+        let Llada { spec, backend, rope, token_embd, layers, output_norm, output } = &*self.model;
+        let (b, a, eps) = (&**backend, &mut self.activations, spec.norm_eps);
         let visible = Visibility::Bidirectional { len: tokens.len() };
-        self.positions.clear();
-        self.positions.extend_from_slice(plan.rows);
-        self.tokens.clear();
-        self.tokens.extend(plan.rows.iter().map(|&p| tokens[p as usize]));
+        a.begin(tokens, plan);
 
-        b.embed(token_embd, &self.tokens, &mut self.x); // x [R, D]
+        b.embed(token_embd, &a.tokens, &mut a.x); // x [R, D]
         for (n, layer) in layers.iter().enumerate() {
-            b.rms_norm(&self.x, &layer.attn_norm, eps, &mut self.normed); // [R, D]
-            layer.attn_k.apply(&**b, &self.normed, &mut self.k); // [R, G*K]
-            layer.attn_v.apply(&**b, &self.normed, &mut self.v); // [R, G*K]
-            b.rope(&mut self.k, &self.positions, rope);
-            b.kv_write(&self.k, &self.v, n, &self.positions, &mut self.kv);
+            b.rms_norm(&a.x, &layer.attn_norm, eps, &mut a.normed); // [R, D]
+            layer.attn_k.apply(b, &a.normed, &mut a.k); // [R, G*K]
+            layer.attn_v.apply(b, &a.normed, &mut a.v); // [R, G*K]
+            b.rope(&mut a.k, &a.positions, rope);
+            b.kv_write(&a.k, &a.v, n, &a.positions, &mut a.kv);
             if n + 1 == layers.len() {
                 // Past the last keys and values only the wanted rows matter: R becomes W.
-                keep_wanted(&**b, plan, &mut self.x, &mut self.positions);
-                b.rms_norm(&self.x, &layer.attn_norm, eps, &mut self.normed); // [W, D]
+                a.keep_wanted(b, plan);
+                b.rms_norm(&a.x, &layer.attn_norm, eps, &mut a.normed); // [W, D]
             }
-            layer.attn_q.apply(&**b, &self.normed, &mut self.q); // [R, H*K]
-            b.rope(&mut self.q, &self.positions, rope);
-            b.attention(&self.q, &self.kv, n, visible, &mut self.attended); // [R, H*K]
-            b.linear_add(&self.attended, &layer.attn_output, &mut self.x); // x [R, D]
+            layer.attn_q.apply(b, &a.normed, &mut a.q); // [R, H*K]
+            b.rope(&mut a.q, &a.positions, rope);
+            b.attention(&a.q, &a.kv, n, visible, &mut a.attended); // [R, H*K]
+            b.linear_add(&a.attended, &layer.attn_output, &mut a.x); // x [R, D]
 
-            b.rms_norm(&self.x, &layer.ffn_norm, eps, &mut self.normed); // [R, D]
-            b.linear(&self.normed, &layer.ffn_gate, None, &mut self.gate); // [R, F]
-            b.linear(&self.normed, &layer.ffn_up, None, &mut self.up); // [R, F]
-            b.silu_mul(&self.gate, &self.up, &mut self.gated); // [R, F]
-            b.linear_add(&self.gated, &layer.ffn_down, &mut self.x); // x [R, D]
+            b.rms_norm(&a.x, &layer.ffn_norm, eps, &mut a.normed); // [R, D]
+            b.linear(&a.normed, &layer.ffn_gate, None, &mut a.gate); // [R, F]
+            b.linear(&a.normed, &layer.ffn_up, None, &mut a.up); // [R, F]
+            b.silu_mul(&a.gate, &a.up, &mut a.gated); // [R, F]
+            b.linear_add(&a.gated, &layer.ffn_down, &mut a.x); // x [R, D]
         }
-        b.rms_norm(&self.x, output_norm, eps, &mut self.normed); // [W, D]
-        out.head(&**b, &self.normed, output, plan); // [W, V], as statistics or logits
+        b.rms_norm(&a.x, output_norm, eps, &mut a.normed); // [W, D]
+        out.score(b, &a.normed, output, plan); // [W, V], as statistics or logits
         Ok(())
-    }
-}
-
-/// Keeps the wanted rows of `x` and their positions.
-fn keep_wanted<B: Backend>(b: &B, plan: &Plan<'_>, x: &mut B::Rows, positions: &mut Vec<u32>) {
-    let indices: Vec<u32> = plan.wanted.iter().map(|w| plan.rows.partition_point(|r| r < w) as u32).collect();
-    b.select(x, &indices);
-    positions.clear();
-    positions.extend_from_slice(plan.wanted);
-}
-
-impl Prediction {
-    /// Scores the wanted rows: x `[W, D]`, head `[V, D]`.
-    fn head<B: Backend>(&mut self, b: &B, x: &B::Operand, head: &B::Matrix, plan: &Plan<'_>) {
-        self.rows.clear();
-        self.rows.extend_from_slice(plan.wanted);
-        self.statistics.clear();
-        self.logits.clear();
-        match plan.output {
-            Output::Statistics { excluded } => b.row_statistics(x, head, excluded, &mut self.statistics),
-            Output::Logits => b.logits(x, head, &mut self.logits),
-        }
     }
 }

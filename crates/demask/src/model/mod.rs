@@ -1,5 +1,7 @@
 //! Models: what the diffusion side asks of one, and the architectures that run.
 
+mod activations;
+mod dream;
 mod llada;
 mod spec;
 
@@ -90,13 +92,22 @@ pub struct Architecture {
 }
 
 /// The architectures that run: one row each.
-pub static ARCHITECTURES: &[Architecture] = &[Architecture {
-    name: "llada",
-    family: Family::Llada,
-    rope: RopeStyle::Interleaved,
-    shift_logits: false,
-    mask_token: Some(126_336),
-}];
+pub static ARCHITECTURES: &[Architecture] = &[
+    Architecture {
+        name: "llada",
+        family: Family::Llada,
+        rope: RopeStyle::Interleaved,
+        shift_logits: false,
+        mask_token: Some(126_336),
+    },
+    Architecture {
+        name: "dream",
+        family: Family::Dream,
+        rope: RopeStyle::HalfSplit,
+        shift_logits: true,
+        mask_token: None,
+    },
+];
 
 /// Loads the weights of a model.
 pub(crate) fn load<B: Backend + 'static>(
@@ -106,6 +117,14 @@ pub(crate) fn load<B: Backend + 'static>(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<NewPredictor, Error> {
     let mut source = WeightSource::new(gguf, &*backend, progress);
-    let model = Arc::new(llada::Llada::load(&mut source, spec, Arc::clone(&backend))?);
-    Ok(Arc::new(move |positions| Box::new(llada::Forward::new(Arc::clone(&model), positions))))
+    Ok(match spec.family {
+        Family::Llada => {
+            let model = Arc::new(llada::Llada::load(&mut source, spec, Arc::clone(&backend))?);
+            Arc::new(move |positions| Box::new(llada::Forward::new(Arc::clone(&model), positions)))
+        }
+        Family::Dream => {
+            let model = Arc::new(dream::Dream::load(&mut source, spec, Arc::clone(&backend))?);
+            Arc::new(move |positions| Box::new(dream::Forward::new(Arc::clone(&model), positions)))
+        }
+    })
 }

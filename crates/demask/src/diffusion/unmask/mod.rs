@@ -132,7 +132,10 @@ fn unmask(canvas: &Canvas, guess: &Guess, confidence: f64) -> Edit {
 }
 
 /// The `count` guesses with the greatest keys, as a transfer; equal keys go to the left.
+///
+/// Keys closer than 2^-44 are equal: they differ only by the order in which a softmax was summed up.
 fn take_greatest(step: &Step<'_>, guesses: &[Guess], keys: &[f64], confidences: &[f64], count: usize) -> Transfer {
+    let keys: Vec<f64> = keys.iter().map(|key| (key * (1u64 << 44) as f64).round()).collect();
     let mut order: Vec<usize> = (0..guesses.len()).collect();
     order.sort_by(|&a, &b| keys[b].total_cmp(&keys[a]).then(a.cmp(&b)));
     order.truncate(count);

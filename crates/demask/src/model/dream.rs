@@ -1,0 +1,118 @@
+//! Dream (Ye et al. 2025): Qwen2's transformer without a causal mask: grouped heads, biases on q, k and v, half-split RoPE.
+//! Row p - 1 of the logits scores position p; that shift is the spec's and not the forward pass's.
+//!
+//! Shapes: R rows run, W rows wanted, D width, H heads, G kv heads, K head dim, F ffn width, V vocabulary.
+
+use std::sync::Arc;
+
+use demask_compute::{Backend, Visibility};
+
+use super::activations::Activations;
+use super::{MaskPredictor, ModelSpec, Plan, Prediction};
+use crate::error::Error;
+use crate::weights::{Projection, WeightSource};
+
+/// The weights, by their names in the file.
+pub(super) struct Dream<B: Backend> {
+    spec: ModelSpec,
+    backend: Arc<B>,
+    rope: B::RopeTable,
+    token_embd: B::Table,
+    layers: Vec<Layer<B>>,
+    output_norm: B::Vector,
+    output: B::Matrix,
+}
+
+struct Layer<B: Backend> {
+    attn_norm: B::Vector,
+    attn_q: Projection<B>,
+    attn_k: Projection<B>,
+    attn_v: Projection<B>,
+    attn_output: B::Matrix,
+    ffn_norm: B::Vector,
+    ffn_gate: B::Matrix,
+    ffn_up: B::Matrix,
+    ffn_down: B::Matrix,
+}
+
+impl<B: Backend> Dream<B> {
+    pub(super) fn load(from: &mut WeightSource<'_, B>, spec: ModelSpec, backend: Arc<B>) -> Result<Self, Error> {
+        let (d, q, kv, f) = (spec.width, spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim, spec.ffn);
+        let layer = |from: &mut WeightSource<'_, B>, n: usize| -> Result<Layer<B>, Error> {
+            let name = |tensor: &str| format!("blk.{n}.{tensor}");
+            Ok(Layer {
+                attn_norm: from.vector(&name("attn_norm.weight"), d)?,
+                attn_q: from.biased_projection(&name("attn_q"), q, d)?,
+                attn_k: from.biased_projection(&name("attn_k"), kv, d)?,
+                attn_v: from.biased_projection(&name("attn_v"), kv, d)?,
+                attn_output: from.matrix(&name("attn_output.weight"), d, q)?,
+                ffn_norm: from.vector(&name("ffn_norm.weight"), d)?,
+                ffn_gate: from.matrix(&name("ffn_gate.weight"), f, d)?,
+                ffn_up: from.matrix(&name("ffn_up.weight"), f, d)?,
+                ffn_down: from.matrix(&name("ffn_down.weight"), d, f)?,
+            })
+        };
+        Ok(Dream {
+            rope: backend.rope_table(&spec.rope),
+            token_embd: from.table("token_embd.weight", spec.vocab, d)?,
+            layers: (0..spec.layers).map(|n| layer(from, n)).collect::<Result<_, _>>()?,
+            output_norm: from.vector("output_norm.weight", d)?,
+            output: from.matrix_or_tied("output.weight", "token_embd.weight", spec.vocab, d)?,
+            backend,
+            spec,
+        })
+    }
+}
+
+/// The model over one canvas.
+pub(super) struct Forward<B: Backend> {
+    model: Arc<Dream<B>>,
+    activations: Activations<B>,
+}
+
+impl<B: Backend> Forward<B> {
+    pub(super) fn new(model: Arc<Dream<B>>, positions: usize) -> Self {
+        let activations = Activations::new(&*model.backend, &model.spec, positions);
+        Forward { model, activations }
+    }
+}
+
+impl<B: Backend> MaskPredictor for Forward<B> {
+    fn spec(&self) -> &ModelSpec {
+        &self.model.spec
+    }
+
+    fn predict(&mut self, tokens: &[u32], plan: &Plan<'_>, out: &mut Prediction) -> Result<(), Error> {
+        let Dream { spec, backend, rope, token_embd, layers, output_norm, output } = &*self.model;
+        let (b, a, eps) = (&**backend, &mut self.activations, spec.norm_eps);
+        let visible = Visibility::Bidirectional { len: tokens.len() };
+        a.begin(tokens, plan);
+
+        b.embed(token_embd, &a.tokens, &mut a.x); // x [R, D]
+        for (n, layer) in layers.iter().enumerate() {
+            b.rms_norm(&a.x, &layer.attn_norm, eps, &mut a.normed); // [R, D]
+            layer.attn_k.apply(b, &a.normed, &mut a.k); // [R, G*K]
+            layer.attn_v.apply(b, &a.normed, &mut a.v); // [R, G*K]
+            b.rope(&mut a.k, &a.positions, rope);
+            b.kv_write(&a.k, &a.v, n, &a.positions, &mut a.kv);
+            if n + 1 == layers.len() {
+                // Past the last keys and values only the wanted rows matter: R becomes W.
+                a.keep_wanted(b, plan);
+                b.rms_norm(&a.x, &layer.attn_norm, eps, &mut a.normed); // [W, D]
+            }
+            layer.attn_q.apply(b, &a.normed, &mut a.q); // [R, H*K]
+            b.rope(&mut a.q, &a.positions, rope);
+            b.attention(&a.q, &a.kv, n, visible, &mut a.attended); // [R, H*K]
+            b.linear_add(&a.attended, &layer.attn_output, &mut a.x); // x [R, D]
+
+            b.rms_norm(&a.x, &layer.ffn_norm, eps, &mut a.normed); // [R, D]
+            b.linear(&a.normed, &layer.ffn_gate, None, &mut a.gate); // [R, F]
+            b.linear(&a.normed, &layer.ffn_up, None, &mut a.up); // [R, F]
+            b.silu_mul(&a.gate, &a.up, &mut a.gated); // [R, F]
+            b.linear_add(&a.gated, &layer.ffn_down, &mut a.x); // x [R, D]
+        }
+        b.rms_norm(&a.x, output_norm, eps, &mut a.normed); // [W, D]
+        out.score(b, &a.normed, output, plan); // [W, V], as statistics or logits
+        Ok(())
+    }
+}
