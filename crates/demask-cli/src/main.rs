@@ -1,2 +1,36 @@
 //! The `demask` command line.
-fn main() {}
+
+mod args;
+mod cmd;
+mod embedded;
+mod failure;
+mod model_ref;
+mod output;
+mod prompt;
+mod report;
+mod signals;
+mod view;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    view::restore_on_panic();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return failure::report_usage(&error),
+    };
+    let result = match &cli.command {
+        Command::Run(args) => cmd::run::run(args),
+        Command::Tokenize(args) => cmd::tokenize::run(args),
+        Command::Inspect(args) => cmd::inspect::run(args),
+        Command::Logits(args) => cmd::logits::run(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failure::report(&error),
+    }
+}

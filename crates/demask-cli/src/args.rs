@@ -1,0 +1,358 @@
+//! The command line: commands, options and how their values are read.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use demask::{Device, EndPolicy, Request, UnmaskRule};
+
+use crate::model_ref::ModelRef;
+use crate::output;
+
+/// Run diffusion language models on your own machine
+#[derive(Parser)]
+#[command(
+    name = "demask",
+    version,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    long_about = "Run diffusion language models on your own machine.\n\n\
+        A diffusion language model doesn't write left to right: it starts from a canvas of open positions and decides, \
+        step by step, those it is surest of. demask reads GGUF files and runs on the CPU. It comes with a small model, \
+        so that it answers without a download.",
+    after_help = "Examples:\n  \
+        demask run \"List the planets separated by commas.\"\n  \
+        demask run -m model.gguf -f question.txt --verbose\n  \
+        demask inspect model.gguf\n\n\
+        Exit codes: 0 done, 1 failed, 2 wrong use, 3 a download needs a yes, 130 stopped with Ctrl-C."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    Run(RunArgs),
+    Tokenize(TokenizeArgs),
+    Inspect(InspectArgs),
+    Logits(LogitsArgs),
+}
+
+/// Whether `name` is a command.
+pub(crate) fn is_command(name: &str) -> bool {
+    Command::has_subcommand(name)
+}
+
+/// Answer a prompt
+#[derive(Args)]
+#[command(
+    long_about = "Answer a prompt.\n\n\
+        The answer goes to stdout, everything else to stderr. On a terminal the canvas is drawn while it fills; in a pipe \
+        the text appears from the left as soon as it can't change any more. Ctrl-C stops after the current step and keeps \
+        what is final.\n\n\
+        The prompt is the argument, then the files of -f, then stdin if it is a pipe or a file, joined with newlines. One \
+        newline at the end of a file or of stdin is left out; with --no-chat every byte counts.",
+    after_help = "Examples:\n  \
+        demask run \"Name the months.\"\n  \
+        demask run -m llada-8b-q4_k_m.gguf --steps 64 -n 128 \"Explain tides.\"\n  \
+        git diff | demask run \"Write a commit message for this change:\"\n  \
+        demask run --json --seed 7 --temperature 0.5 \"Name a colour.\" | jq .text"
+)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) prompt: PromptArgs,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+
+    /// Draw the canvas on the terminal while it fills
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN", help_heading = "Output")]
+    pub(crate) live: Live,
+    /// Print one JSON object instead of the text
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+    /// Write every edit to FILE as JSON lines; `demask inspect FILE` replays them
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Print settings, timings and counts on stderr
+    #[arg(short, long, help_heading = "Output")]
+    pub(crate) verbose: bool,
+    /// Print a line per denoising step on stderr
+    #[arg(long, help_heading = "Output")]
+    pub(crate) dump_step_stats: bool,
+}
+
+/// Where a prompt comes from and what becomes of it.
+#[derive(Args)]
+pub(crate) struct PromptArgs {
+    /// The prompt
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompt: Option<OsString>,
+    /// Add the text of FILE to the prompt
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Instructions that precede the prompt
+    #[arg(long, value_name = "TEXT", conflicts_with = "no_chat")]
+    pub(crate) system: Option<OsString>,
+    /// Give the model the text as it is, without its chat template
+    #[arg(long)]
+    pub(crate) no_chat: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct ModelArgs {
+    /// The model: a path to a GGUF file (any part of a split one) [default: the embedded model]
+    #[arg(short, long, value_name = "MODEL")]
+    model: Option<OsString>,
+}
+
+impl ModelArgs {
+    /// What was asked for.
+    pub(crate) fn reference(&self) -> ModelRef {
+        ModelRef::new(self.model.as_deref())
+    }
+
+    /// Whether a model was named.
+    pub(crate) fn is_given(&self) -> bool {
+        self.model.is_some()
+    }
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Device")]
+pub(crate) struct DeviceArgs {
+    /// Where the model runs: `cpu`, or `auto` to choose
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
+    device: String,
+    /// Threads [default: the physical cores this process may use]
+    #[arg(short, long, value_name = "N", value_parser = threads, allow_negative_numbers = true)]
+    threads: Option<usize>,
+}
+
+impl DeviceArgs {
+    /// Makes the device ready.
+    pub(crate) fn open(&self) -> Result<Device, demask::Error> {
+        let logical = std::thread::available_parallelism().map_or(1, usize::from);
+        if let Some(threads) = self.threads.filter(|&threads| threads > logical) {
+            output::line("warning", &format!("{threads} threads share {logical} cores; more threads than cores are slower"));
+        }
+        Device::cpu(self.threads)
+    }
+}
+
+/// How to decode: same names and defaults as the library's [`Request`].
+#[derive(Args)]
+#[command(next_help_heading = "Decoding")]
+pub(crate) struct SettingsArgs {
+    /// Open positions on the canvas: the longest answer
+    #[arg(short = 'n', long, value_name = "N", default_value = "128", value_parser = count, allow_negative_numbers = true)]
+    max_tokens: usize,
+    /// Denoising steps [default: one per open position]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    steps: Option<usize>,
+    /// Positions per block; blocks are decided from left to right [default: the model's, else 32]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    block_length: Option<usize>,
+    /// Which positions a step decides [default: the model's reference]
+    #[arg(long, value_name = "NAME", value_parser = unmask_rule, long_help = unmask_help())]
+    unmask: Option<UnmaskRule>,
+    /// Randomness of the tokens; 0 takes the likeliest
+    #[arg(long, visible_alias = "temp", value_name = "T", default_value = "0", value_parser = number, allow_negative_numbers = true)]
+    temperature: f64,
+    /// Draw from the likeliest tokens that together have this probability (Dream models)
+    #[arg(long, value_name = "P", default_value = "1", value_parser = number, allow_negative_numbers = true)]
+    top_p: f64,
+    /// Draw from this many likeliest tokens; 0 is off (Dream models)
+    #[arg(long, value_name = "K", default_value = "0", value_parser = count, allow_negative_numbers = true)]
+    top_k: usize,
+    /// Randomness of the choice of positions; 0 is off (Dream models)
+    #[arg(long, value_name = "A", default_value = "0", value_parser = number, allow_negative_numbers = true)]
+    alg_temp: f64,
+    /// Classifier-free guidance, two forward passes per step; 0 is off (LLaDA models)
+    #[arg(long, value_name = "S", default_value = "0", value_parser = number, allow_negative_numbers = true)]
+    cfg_scale: f64,
+    /// Seed of all random numbers: the same seed gives the same text
+    #[arg(long, value_name = "N", default_value = "42", value_parser = seed, allow_negative_numbers = true)]
+    seed: u64,
+    /// End tokens: stop as soon as the answer is final, keep deciding all positions, or commit end tokens last
+    #[arg(long, value_name = "WHAT", value_enum, default_value = "stop")]
+    eos: Eos,
+    /// Compute the logits of every row, to measure what leaving them out saves
+    #[arg(long)]
+    full_logits: bool,
+}
+
+impl SettingsArgs {
+    /// The request that these options describe.
+    pub(crate) fn request(&self) -> Request {
+        Request {
+            max_tokens: self.max_tokens,
+            steps: self.steps,
+            block_length: self.block_length,
+            unmask: self.unmask,
+            temperature: self.temperature,
+            top_p: self.top_p,
+            top_k: self.top_k,
+            alg_temp: self.alg_temp,
+            cfg_scale: self.cfg_scale,
+            seed: self.seed,
+            eos: match self.eos {
+                Eos::Keep => EndPolicy::Keep,
+                Eos::Stop => EndPolicy::Stop,
+                Eos::Last => EndPolicy::Last,
+            },
+            full_logits: self.full_logits,
+            ..Request::default()
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Eos {
+    Keep,
+    Stop,
+    Last,
+}
+
+/// When to draw the canvas.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Live {
+    /// If stdout and stderr are terminals.
+    Auto,
+    Always,
+    Never,
+}
+
+/// Print the token ids of a prompt
+#[derive(Args)]
+#[command(
+    long_about = "Print the token ids of a prompt, as `demask run` would give them to the model.\n\n\
+        The prompt is put into the model's chat template; with --no-chat its text is taken as it is. Names of special tokens \
+        in a prompt are text; with --special they are the tokens. Works with any GGUF file that holds a byte-level BPE tokenizer.",
+    after_help = "Examples:\n  \
+        demask tokenize \"Hello\"\n  \
+        demask tokenize --no-chat -m model.gguf -f text.txt\n  \
+        demask tokenize --no-chat --special \"<|eot_id|>\""
+)]
+pub(crate) struct TokenizeArgs {
+    #[command(flatten)]
+    pub(crate) prompt: PromptArgs,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    /// Take names of special tokens in the text as those tokens
+    #[arg(long, requires = "no_chat")]
+    pub(crate) special: bool,
+    /// Print one JSON object: ids, and the text of each
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Show what a GGUF file holds, or replay a trace
+#[derive(Args)]
+#[command(
+    long_about = "Show what a GGUF file holds: its metadata (long values shortened), a count per tensor type, and every tensor \
+        with type and shape. Works on any GGUF file. Given a trace that `demask run --trace` wrote, show the text after each step.",
+    after_help = "Examples:\n  \
+        demask inspect model.gguf\n  \
+        demask inspect --json model.gguf | jq '.tensors[].name'\n  \
+        demask run --trace run.jsonl \"Name the months.\" && demask inspect run.jsonl"
+)]
+pub(crate) struct InspectArgs {
+    /// A GGUF file (any part of a split model), or a trace
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// For a trace: the model that ran
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Write the logits of one forward pass
+#[derive(Args)]
+#[command(
+    long_about = "Write the logits of one forward pass over a canvas: [positions, vocabulary] little-endian 32-bit floats, row \
+        by row, without a header. Row p is what the model computes at position p; for models with shifted logits (Dream) it \
+        scores position p + 1.",
+    after_help = "Examples:\n  \
+        demask logits --tokens 1,2,3 --out logits.f32\n  \
+        demask logits -n 8 --rows 20-27 \"Name the months.\" --out logits.f32"
+)]
+pub(crate) struct LogitsArgs {
+    #[command(flatten)]
+    pub(crate) prompt: PromptArgs,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// Token ids of the canvas, instead of a prompt: 1,2,3
+    #[arg(long, value_name = "IDS", value_delimiter = ',', conflicts_with_all = ["prompt", "files", "system", "no_chat"])]
+    pub(crate) tokens: Vec<u32>,
+    /// Open positions behind the prompt
+    #[arg(short = 'n', long, value_name = "N", default_value = "0", value_parser = count, allow_negative_numbers = true)]
+    pub(crate) max_tokens: usize,
+    /// Positions whose logits are written: 0,4-7 [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = range)]
+    pub(crate) rows: Vec<(usize, usize)>,
+    /// Write to FILE [default: stdout, unless it is a terminal]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// The most that a count may be: more than any context, few enough to count through.
+const MOST: usize = 1_000_000;
+
+fn count(text: &str) -> Result<usize, String> {
+    match text.parse::<u64>() {
+        Ok(n) if n <= MOST as u64 => Ok(n as usize),
+        _ => Err(format!("it must be a whole number up to {MOST}")),
+    }
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n @ 1..=1024) => Ok(n),
+        _ => Err("it must be a whole number from 1 to 1024".to_owned()),
+    }
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("it must be a whole number from 0 to {}", u64::MAX))
+}
+
+fn number(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| "it must be a number".to_owned())
+}
+
+fn range(text: &str) -> Result<(usize, usize), String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (count(first), count(last)) {
+        (Ok(first), Ok(last)) if first <= last => Ok((first, last)),
+        _ => Err("it must be positions like 0,4-7".to_owned()),
+    }
+}
+
+fn device(text: &str) -> Result<String, String> {
+    match text {
+        "auto" | "cpu" => Ok(text.to_owned()),
+        _ if text == "gpu" || text.starts_with("gpu:") => Err("this build runs on the CPU only (cpu, auto)".to_owned()),
+        _ => Err("it must be cpu or auto".to_owned()),
+    }
+}
+
+fn unmask_rule(name: &str) -> Result<UnmaskRule, String> {
+    UnmaskRule::from_name(name).ok_or_else(|| format!("it must be one of {}", unmask_names()))
+}
+
+fn unmask_names() -> String {
+    UnmaskRule::ALL.map(UnmaskRule::name).join(", ")
+}
+
+fn unmask_help() -> String {
+    format!("Which positions a step decides: {} [default: the model's reference]", unmask_names())
+}

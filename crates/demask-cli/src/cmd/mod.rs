@@ -1,0 +1,40 @@
+//! The commands, one file each.
+
+pub(crate) mod inspect;
+pub(crate) mod logits;
+pub(crate) mod replay;
+pub(crate) mod run;
+pub(crate) mod tokenize;
+
+use anyhow::{Error, Result};
+use demask::{Device, Model, ModelFile};
+use demask_gguf::Gguf;
+
+use crate::output;
+use crate::view::progress::Progress;
+
+/// Takes a model's metadata; what it leaves open is told on stderr.
+fn read_model(gguf: Gguf) -> Result<ModelFile> {
+    let name = gguf.name().to_owned();
+    let file = ModelFile::from_gguf(gguf).map_err(|error| name_file(error.into(), &name))?;
+    for warning in file.tokenizer().warnings() {
+        output::line("warning", warning);
+    }
+    Ok(file)
+}
+
+/// Loads a model's weights.
+fn load_model(file: ModelFile, device: &Device) -> Result<Model> {
+    let name = file.gguf().name().to_owned();
+    let mut progress = Progress::new();
+    file.load(device, &mut |done, all| progress.update(done, all)).map_err(|error| name_file(error.into(), &name))
+}
+
+/// A message about a model names its file.
+fn name_file(error: Error, name: &str) -> Error {
+    if error.to_string().contains(name) { error } else { error.context(format!("cannot use {}", quoted(name))) }
+}
+
+fn quoted(name: &str) -> String {
+    if name == crate::embedded::NAME { name.to_owned() } else { format!("`{name}`") }
+}

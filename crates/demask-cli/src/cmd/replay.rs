@@ -1,0 +1,1 @@
+//! A trace, shown step by step.

@@ -1,0 +1,181 @@
+//! Failures on their way to the terminal: one line `error:`, maybe one line `hint:`, and an exit code.
+
+use std::error::Error as _;
+use std::process::ExitCode;
+
+use anyhow::Error;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use demask_gguf::escape;
+
+use crate::output;
+
+/// The command line asks for something that can't be: exit code 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct Misuse {
+    message: String,
+    hint: Option<String>,
+}
+
+impl Misuse {
+    /// A misuse and what would be right.
+    pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> Misuse {
+        Misuse { message: message.into(), hint: Some(hint.into()) }
+    }
+}
+
+/// A failure with a piece of advice: exit code 1.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct Advised {
+    message: String,
+    hint: String,
+}
+
+impl Advised {
+    /// A failure and what helps.
+    pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> Advised {
+        Advised { message: message.into(), hint: hint.into() }
+    }
+}
+
+/// Ends of a command that are no failures to talk about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Ended {
+    /// The reader of stdout has left: success.
+    #[error("the reader of the output has left")]
+    PipeClosed,
+    /// Ctrl-C: exit code 130.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Prints a failure and gives its exit code.
+pub(crate) fn report(error: &Error) -> ExitCode {
+    match error.downcast_ref::<Ended>() {
+        Some(Ended::PipeClosed) => return ExitCode::SUCCESS,
+        Some(Ended::Interrupted) => return ExitCode::from(130),
+        None => {}
+    }
+    output::line("error", &chain(error));
+    if let Some(hint) = hint(error) {
+        output::line("hint", &hint);
+    }
+    ExitCode::from(code(error))
+}
+
+/// The messages from the outermost to the cause; one that only repeats the one before is left out.
+fn chain(error: &Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let message = cause.to_string();
+        if text.is_empty() {
+            text = message;
+        } else if !text.ends_with(&message) {
+            text = format!("{text}: {message}");
+        }
+    }
+    text
+}
+
+fn code(error: &Error) -> u8 {
+    let misuse = error.is::<Misuse>()
+        || error.is::<demask::diffusion::SettingsError>()
+        || matches!(error.downcast_ref(), Some(demask::Error::Settings(_)));
+    if misuse { 2 } else { 1 }
+}
+
+fn hint(error: &Error) -> Option<String> {
+    if let Some(misuse) = error.downcast_ref::<Misuse>() {
+        return misuse.hint.clone();
+    }
+    if let Some(advised) = error.downcast_ref::<Advised>() {
+        return Some(advised.hint.clone());
+    }
+    if let Some(error) = error.downcast_ref::<demask::Error>() {
+        return error.hint();
+    }
+    if let Some(error) = error.downcast_ref::<demask_gguf::Error>() {
+        return error.hint();
+    }
+    None
+}
+
+/// Prints what the argument parser has to say (help included) and gives its exit code.
+pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
+    use ErrorKind as Kind;
+    match error.kind() {
+        Kind::DisplayHelp | Kind::DisplayVersion => {
+            return match error.print() {
+                Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+                _ => ExitCode::SUCCESS,
+            };
+        }
+        Kind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            return ExitCode::from(2);
+        }
+        _ => {}
+    }
+    let (message, hint) = usage_text(error);
+    output::line("error", &message);
+    output::line("hint", &hint);
+    ExitCode::from(2)
+}
+
+/// A parse error in our own form, and what helps.
+fn usage_text(error: &clap::Error) -> (String, String) {
+    let get = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        Some(ContextValue::Strings(texts)) => Some(texts.join(", ")),
+        _ => None,
+    };
+    let option = get(ContextKind::InvalidArg).unwrap_or_default();
+    let bare = option.split([' ', '=']).next().unwrap_or_default().to_owned();
+    let value = get(ContextKind::InvalidValue).unwrap_or_default();
+    let help = help_command();
+    let similar = [ContextKind::SuggestedArg, ContextKind::SuggestedValue, ContextKind::SuggestedSubcommand]
+        .into_iter()
+        .find_map(get);
+    let see = match similar {
+        Some(similar) => format!("did you mean `{similar}`?"),
+        None => format!("see `{help}`"),
+    };
+    match error.kind() {
+        ErrorKind::ValueValidation => {
+            let reason = error.source().map_or_else(|| "it isn't valid".to_owned(), ToString::to_string);
+            (format!("{bare} {value} can't be used: {reason}"), see)
+        }
+        ErrorKind::InvalidValue if value.is_empty() => (format!("{option} needs a value"), see),
+        ErrorKind::InvalidValue => {
+            let known = get(ContextKind::ValidValue).unwrap_or_default();
+            (format!("{bare} {value} can't be used: it must be one of {known}"), see)
+        }
+        ErrorKind::UnknownArgument => (format!("unexpected argument `{option}`"), see),
+        ErrorKind::InvalidSubcommand => {
+            (format!("there is no command `{}`", get(ContextKind::InvalidSubcommand).unwrap_or_default()), see)
+        }
+        ErrorKind::ArgumentConflict => {
+            let other = get(ContextKind::PriorArg).unwrap_or_default();
+            if other == option || other.is_empty() {
+                return (format!("`{option}` is given more than once"), see);
+            }
+            (format!("`{option}` can't be used together with `{other}`"), see)
+        }
+        ErrorKind::MissingRequiredArgument => (format!("`{option}` is needed"), see),
+        _ => {
+            let text = error.render().to_string();
+            let first = text.lines().next().unwrap_or_default();
+            (first.trim_start_matches("error: ").to_owned(), see)
+        }
+    }
+}
+
+/// The command that explains the command that was typed.
+fn help_command() -> String {
+    let command = std::env::args_os().nth(1).map(|arg| escape(arg.as_encoded_bytes()));
+    match command {
+        Some(name) if crate::args::is_command(&name) => format!("demask {name} --help"),
+        _ => "demask --help".to_owned(),
+    }
+}

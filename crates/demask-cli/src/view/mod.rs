@@ -1,0 +1,8 @@
+//! What a person sees of an answer while it comes: plain text in a pipe, a canvas that fills on a terminal.
+
+pub(crate) mod frame;
+pub(crate) mod live;
+pub(crate) mod plain;
+pub(crate) mod progress;
+
+pub(crate) use live::{restore, restore_on_panic};
