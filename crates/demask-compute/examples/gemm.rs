@@ -1,48 +1,42 @@
-//! GMAC/s of every kernel table and weight type. Usage: `gemm [isa] [rows] [n] [k] [threads]`
-#![allow(clippy::print_stdout, clippy::unwrap_used)]
-use demask_compute::conformance::{Random, random_weights};
+//! What matrix products reach of the machine's limits, per kernel table and weight type.
+//!
+//! `cargo run --release -p demask-compute --example gemm [threads] [rows] [n] [k] [isa] [type]`
+#![allow(clippy::print_stdout)]
+
+use std::time::Duration;
+
 use demask_compute::cpu::{CpuOptions, kernels};
 use demask_compute::quant::QUANT_TYPES;
-use demask_compute::{Backend, Cpu};
+use demask_compute::{Cpu, bench};
 
-fn main() {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let num = |i: usize, d: usize| args.get(i).map_or(d, |s| s.parse().unwrap());
-    let only = args.first().map(String::as_str).unwrap_or("all");
-    let (rows, n, k, threads) = (num(1, 148), num(2, 4096), num(3, 4096), num(4, 1));
-    for table in kernels::available() {
-        if (only != "all" && only != table.name) || (only == "all" && table.name == "scalar") {
+    let number = |i: usize, default: usize| -> Result<usize, std::num::ParseIntError> {
+        args.get(i).map_or(Ok(default), |text| text.parse())
+    };
+    let (threads, rows, n, k) = (number(0, 1)?, number(1, 148)?, number(2, 256)?, number(3, 4096)?);
+    let wanted = |i: usize, name: &str| args.get(i).is_none_or(|w| w.eq_ignore_ascii_case(name) || w == "all");
+    let budget = Duration::from_millis(300);
+    for table in kernels::available().iter().filter(|t| t.name != "scalar") {
+        if !wanted(4, table.name) {
             continue;
         }
-        let cpu = Cpu::new(&CpuOptions { threads: Some(threads), isa: Some(table.name.into()) }).unwrap();
-        let mut x = cpu.rows(rows, k);
-        cpu.write(&Random::new(1).values(rows * k), &mut x);
-        let mut op = cpu.operand(rows, k);
-        cpu.quantize(&x, &mut op);
-        let mut out = cpu.rows(rows, n);
-        for q in QUANT_TYPES {
-            let t = std::time::Instant::now();
-            let w = random_weights(q.ty, n, k, 1);
-            let made = t.elapsed();
-            let t = std::time::Instant::now();
-            let m = cpu.matrix(&w).unwrap();
-            let pack = t.elapsed();
-            let _ = made;
-            let mut best = f64::MAX;
-            let reps = if q.codes.is_none() { 6 } else { 12 };
-            for _ in 0..reps {
-                let t = std::time::Instant::now();
-                cpu.linear(&op, &m, None, &mut out);
-                best = best.min(t.elapsed().as_secs_f64());
-            }
+        let cpu = Cpu::new(&CpuOptions { threads: Some(threads), isa: Some(table.name.to_owned()) })?;
+        for (name, gmacs) in bench::peaks(&cpu, budget) {
+            println!("{:11} {name:22} {gmacs:7.1} GMAC/s", table.name);
+        }
+        for quant in QUANT_TYPES.iter().filter(|q| wanted(5, q.name)) {
+            let found = bench::product(&cpu, quant.ty, rows, n, k, budget)?;
+            let share = found.limit.map_or(0.0, |limit| 100.0 * found.gmacs / limit);
             println!(
-                "{:11} {:7} {:8.1} GMAC/s  pack {:6.2} GB/s  {:.3} of file",
+                "{:11} {:7} {:7.1} GMAC/s  {share:3.0} % of limit  packs {:5.2} GB/s to {:.3} of file",
                 table.name,
-                q.name,
-                (rows * n * k) as f64 / best * 1e-9,
-                w.bytes.len() as f64 / pack.as_secs_f64() * 1e-9,
-                m.bytes() as f64 / w.bytes.len() as f64
+                quant.name,
+                found.gmacs,
+                found.file_bytes as f64 / found.pack_seconds * 1e-9,
+                found.packed_bytes as f64 / found.file_bytes as f64,
             );
         }
     }
+    Ok(())
 }

@@ -17,6 +17,7 @@
 //! dim, `F` ffn width, `V` vocabulary.
 
 pub mod backend;
+pub mod bench;
 pub mod conformance;
 pub mod cpu;
 pub mod quant;

@@ -72,6 +72,14 @@ pub type WideKernel = fn(
     out_stride: usize,
 );
 
+/// A loop that does nothing but arithmetic, to measure kernels against.
+pub struct Peak {
+    /// What it does.
+    pub name: &'static str,
+    /// Runs it for a fraction of a millisecond; returns the multiply-accumulates done.
+    pub run: fn() -> usize,
+}
+
 /// One instruction set's kernels.
 pub struct Kernels {
     /// Name as `DEMASK_ISA` and reports use it.
@@ -88,6 +96,11 @@ pub struct Kernels {
     pub wide: WideKernel,
     /// Row-wise operations.
     pub rows: super::rowwise::RowKernels,
+    /// Limits of the instructions that the tiles use.
+    pub peaks: &'static [Peak],
+    /// Index into `peaks` of the limit for a type, and how many times its multiplications are needed; `None` is a
+    /// wide type.
+    pub limit: fn(Option<&CodesForm>) -> (usize, usize),
 }
 
 /// Every kernel table that this processor can run, best first; the last is the scalar truth.

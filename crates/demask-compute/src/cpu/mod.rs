@@ -108,13 +108,18 @@ impl Cpu {
         self.kernels.name
     }
 
+    /// The kernel table in use.
+    pub(crate) fn kernels(&self) -> &'static Kernels {
+        self.kernels
+    }
+
     /// The buffers of `thread`; no two chunks that run at a time have the same thread, so this doesn't wait.
     fn scratch(&self, thread: usize) -> MutexGuard<'_, linear::Scratch> {
         self.scratch[thread].lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Runs all chunks, each of about `work` element operations: on the pool if that is worth it.
-    fn run(&self, chunks: usize, work: usize, run: &(dyn Fn(usize, usize) + Sync)) {
+    pub(crate) fn run(&self, chunks: usize, work: usize, run: &(dyn Fn(usize, usize) + Sync)) {
         if chunks.saturating_mul(work) < 2 * CHUNK_WORK {
             (0..chunks).for_each(|chunk| run(chunk, 0));
         } else {

@@ -58,6 +58,14 @@ impl Matrix {
         self.ty
     }
 
+    /// How quantised weights are laid out; `None` for wide ones.
+    pub(crate) fn form(&self) -> Option<&CodesForm> {
+        match &self.store {
+            Store::Codes { form, .. } => Some(form),
+            _ => None,
+        }
+    }
+
     /// Bytes that the packed form takes.
     pub fn bytes(&self) -> usize {
         match &self.store {

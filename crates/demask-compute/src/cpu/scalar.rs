@@ -22,6 +22,8 @@ pub(super) static KERNELS: Kernels = Kernels {
         quantize: quantize_row,
         statistics: head::statistics,
     },
+    peaks: &[],
+    limit: |_| (0, 1),
 };
 
 /// Codes as stored, before the offset.

@@ -14,7 +14,7 @@ use super::super::form::{CodesForm, unpack_units};
 use super::super::kernels::{GROUP_CODES, K_GROUP, Kernels, MAGIC, PANEL_ROWS, Panel};
 use super::super::operand::OperandTile;
 use super::super::rowwise::row_kernels;
-use super::{Pointers, wide};
+use super::{Pointers, flush, peaks, pin, wide};
 
 pub(super) static KERNELS: Kernels = Kernels {
     name: "avx2",
@@ -24,6 +24,14 @@ pub(super) static KERNELS: Kernels = Kernels {
     tile,
     wide: wide::avx2_wide,
     rows: row_kernels!("avx2,fma"),
+    peaks: peaks::AVX2,
+    limit: |form| match form.map(CodesForm::kernel_bits) {
+        None => (4, 1),
+        Some(..=4) => (0, 1),
+        Some(5) => (1, 1),
+        Some(6) => (2, 1),
+        Some(_) => (0, 2),
+    },
 };
 
 /// Lanes of a register.
@@ -132,23 +140,35 @@ unsafe fn tile_rows<
                 for half in 0..HALVES {
                     let quads = half * QUADS / HALVES..(half + 1) * QUADS / HALVES;
                     let mut sums = [[_mm256_setzero_si256(); REGISTERS]; ROWS];
-                    let weights = |quad: usize, r: usize| {
-                        _mm256_loadu_si256(codes.add((quad * PANEL_ROWS + r * LANES) * 4).cast())
-                    };
-                    let four = |t: usize, quad: usize| {
-                        let at = p.quantised.add((cell + t) * K_GROUP + 4 * quad);
-                        _mm256_set1_epi32(at.cast::<i32>().read_unaligned())
-                    };
+                    // Macros, since a closure would not be compiled for this function's features when called from
+                    // elsewhere.
+                    macro_rules! weights {
+                        ($quad:expr) => {{
+                            let mut w = [_mm256_setzero_si256(); REGISTERS];
+                            for r in 0..REGISTERS {
+                                let at = codes.add(($quad * PANEL_ROWS + r * LANES) * 4);
+                                w[r] = _mm256_loadu_si256(at.cast());
+                            }
+                            w
+                        }};
+                    }
+                    macro_rules! four {
+                        ($t:expr, $quad:expr) => {{
+                            let at = p.quantised.add((cell + $t) * K_GROUP + 4 * $quad);
+                            _mm256_set1_epi32(at.cast::<i32>().read_unaligned())
+                        }};
+                    }
                     match BITS {
                         4 => {
                             let mut narrow = [[_mm256_setzero_si256(); REGISTERS]; ROWS];
                             for q in quads {
-                                let w: [__m256i; REGISTERS] = std::array::from_fn(|r| weights(q, r));
+                                let w = weights!(q);
                                 for t in 0..ROWS {
-                                    let x = four(t, q);
+                                    let x = four!(t, q);
                                     for r in 0..REGISTERS {
                                         let pair = _mm256_maddubs_epi16(w[r], x);
                                         narrow[t][r] = _mm256_add_epi16(narrow[t][r], pair);
+                                        pin(&mut narrow[t][r]);
                                     }
                                 }
                             }
@@ -162,12 +182,13 @@ unsafe fn tile_rows<
                             for first in quads.step_by(4) {
                                 let mut narrow = [[_mm256_setzero_si256(); REGISTERS]; ROWS];
                                 for q in first..first + 4 {
-                                    let w: [__m256i; REGISTERS] = std::array::from_fn(|r| weights(q, r));
+                                    let w = weights!(q);
                                     for t in 0..ROWS {
-                                        let x = four(t, q);
+                                        let x = four!(t, q);
                                         for r in 0..REGISTERS {
                                             let pair = _mm256_maddubs_epi16(w[r], x);
                                             narrow[t][r] = _mm256_add_epi16(narrow[t][r], pair);
+                                            pin(&mut narrow[t][r]);
                                         }
                                     }
                                 }
@@ -175,16 +196,16 @@ unsafe fn tile_rows<
                                     for r in 0..REGISTERS {
                                         let wide = _mm256_madd_epi16(narrow[t][r], ones);
                                         sums[t][r] = _mm256_add_epi32(sums[t][r], wide);
+                                        pin(&mut sums[t][r]);
                                     }
                                 }
                             }
                         }
                         6 => {
                             for q in quads.step_by(2) {
-                                let w: [[__m256i; REGISTERS]; 2] =
-                                    std::array::from_fn(|i| std::array::from_fn(|r| weights(q + i, r)));
+                                let w = [weights!(q), weights!(q + 1)];
                                 for t in 0..ROWS {
-                                    let x = [four(t, q), four(t, q + 1)];
+                                    let x = [four!(t, q), four!(t, q + 1)];
                                     for r in 0..REGISTERS {
                                         let pairs = _mm256_add_epi16(
                                             _mm256_maddubs_epi16(w[0][r], x[0]),
@@ -192,6 +213,7 @@ unsafe fn tile_rows<
                                         );
                                         let wide = _mm256_madd_epi16(pairs, ones);
                                         sums[t][r] = _mm256_add_epi32(sums[t][r], wide);
+                                        pin(&mut sums[t][r]);
                                     }
                                 }
                             }
@@ -200,15 +222,17 @@ unsafe fn tile_rows<
                             let mut low = [[_mm256_setzero_si256(); REGISTERS]; ROWS];
                             let mut high = [[_mm256_setzero_si256(); REGISTERS]; ROWS];
                             for q in quads {
-                                let w: [__m256i; REGISTERS] = std::array::from_fn(|r| weights(q, r));
-                                let v: [__m256i; REGISTERS] = std::array::from_fn(|r| weights(q + QUADS, r));
+                                let w = weights!(q);
+                                let v = weights!(q + QUADS);
                                 for t in 0..ROWS {
-                                    let x = four(t, q);
+                                    let x = four!(t, q);
                                     for r in 0..REGISTERS {
                                         let pair = _mm256_maddubs_epi16(w[r], x);
                                         low[t][r] = _mm256_add_epi16(low[t][r], pair);
+                                        pin(&mut low[t][r]);
                                         let pair = _mm256_maddubs_epi16(v[r], x);
                                         high[t][r] = _mm256_add_epi16(high[t][r], pair);
+                                        pin(&mut high[t][r]);
                                     }
                                 }
                             }
@@ -223,6 +247,7 @@ unsafe fn tile_rows<
                             }
                         }
                     }
+                    flush();
                     let at = (g * HALVES + half) * PANEL_ROWS;
                     for r in 0..REGISTERS {
                         let scale = _mm256_loadu_ps(p.scales.add(at + r * LANES));

@@ -14,7 +14,7 @@ use super::super::form::{CodesForm, unpack_units};
 use super::super::kernels::{GROUP_CODES, K_GROUP, Kernels, MAGIC, PANEL_ROWS, Panel};
 use super::super::operand::OperandTile;
 use super::super::rowwise::row_kernels;
-use super::{Pointers, dispatch, wide};
+use super::{Pointers, dispatch, peaks, wide};
 
 pub(super) static KERNELS: Kernels = Kernels {
     name: "avx512vnni",
@@ -24,6 +24,8 @@ pub(super) static KERNELS: Kernels = Kernels {
     tile,
     wide: wide::avx512_wide,
     rows: row_kernels!("avx2,fma,avx512f,avx512bw,avx512vl,avx512dq"),
+    peaks: peaks::AVX512_VNNI,
+    limit: |form| (usize::from(form.is_none()), 1),
 };
 
 /// Lanes of a register.

@@ -10,7 +10,7 @@ use super::super::form::{CodesForm, unpack_units};
 use super::super::kernels::{GROUP_CODES, K_GROUP, Kernels, MAGIC, PANEL_ROWS, Panel};
 use super::super::operand::OperandTile;
 use super::super::rowwise::row_kernels;
-use super::{Pointers, dispatch, wide};
+use super::{Pointers, dispatch, flush, peaks, pin, wide};
 
 pub(super) static KERNELS: Kernels = Kernels {
     name: "avxvnni",
@@ -20,6 +20,8 @@ pub(super) static KERNELS: Kernels = Kernels {
     tile,
     wide: wide::avx2_wide,
     rows: row_kernels!("avx2,fma"),
+    peaks: peaks::AVX_VNNI,
+    limit: |form| (usize::from(form.is_none()), 1),
 };
 
 /// Lanes of a register.
@@ -97,9 +99,11 @@ unsafe fn tile_rows<const ROWS: usize, const HALVES: usize, const MINS: bool>(p:
                         let four = _mm256_set1_epi32(four.read_unaligned());
                         for r in 0..REGISTERS {
                             sums[t][r] = _mm256_dpbusd_avx_epi32(sums[t][r], four, weights[r]);
+                            pin(&mut sums[t][r]);
                         }
                     }
                 }
+                flush();
                 for r in 0..REGISTERS {
                     let scale = _mm256_loadu_ps(p.scales.add(at + r * LANES));
                     let down = _mm256_mul_ps(scale, magic);

@@ -7,6 +7,7 @@
 mod avx2;
 mod avx512vnni;
 mod avxvnni;
+mod peaks;
 mod wide;
 
 use super::kernels::{GROUP_CODES, K_GROUP, Kernels, PANEL_ROWS, Panel};
@@ -132,6 +133,25 @@ impl Pointers {
             }
         }
     }
+}
+
+/// Keeps a sum in its register from here to the next use. Without this the compiler unrolls the quads of a k-group,
+/// sorts the multiplications by sum, and spills the weights and activations that it then needs all at once: four
+/// times slower.
+#[inline]
+#[target_feature(enable = "avx")]
+fn pin(sum: &mut std::arch::x86_64::__m256i) {
+    // SAFETY: no instruction.
+    unsafe {
+        std::arch::asm!("/* {0} */", inout(ymm_reg) * sum, options(pure, nomem, nostack, preserves_flags));
+    }
+}
+
+/// Makes the compiler read f32 sums from memory and write them back here: it would keep copies on the stack.
+#[inline(always)]
+fn flush() {
+    // SAFETY: no instruction.
+    unsafe { std::arch::asm!("", options(nostack, preserves_flags)) }
 }
 
 /// Maps codes below 16 through a table, 32 at a time; `codes` is a whole number of k-groups.
