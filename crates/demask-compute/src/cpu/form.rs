@@ -179,71 +179,50 @@ fn pack_group<const BITS: u8>(codes: &[u8], mut out: &mut [u8]) {
     }
 }
 
-/// Codes of one k-group out of its planes, minus `offset` (wrapping).
-#[inline(always)]
-fn unpack_group<const BITS: u8>(mut planes_of: &[u8], offset: u8, out: &mut [u8]) {
-    for &(bits, low) in planes(BITS) {
+/// The codes of one k-group, portably: stored codes, through the table if there is one.
+pub(super) fn unpack_group(form: &CodesForm, mut stored: &[u8], out: &mut [u8]) {
+    if form.bits == 8 {
+        out.copy_from_slice(stored);
+        return;
+    }
+    out.fill(0);
+    for &(bits, low) in planes(form.bits) {
         let chunks = usize::from(bits);
-        let (plane, rest) = planes_of.split_at(chunks * QUAD);
-        planes_of = rest;
-        let mask = (1u8 << bits) - 1;
-        for q in 0..QUADS {
-            let chunk = &plane[q % chunks * QUAD..][..QUAD];
-            let out = &mut out[q * QUAD..][..QUAD];
+        let (plane, rest) = stored.split_at(chunks * QUAD);
+        stored = rest;
+        for (q, out) in out.chunks_exact_mut(QUAD).enumerate() {
             let shift = (q / chunks) as u8 * bits;
-            if low == 0 {
-                for (out, &packed) in out.iter_mut().zip(chunk) {
-                    *out = (packed >> shift & mask).wrapping_sub(offset);
-                }
-            } else {
-                for (out, &packed) in out.iter_mut().zip(chunk) {
-                    *out = out.wrapping_add((packed >> shift & mask) << low);
-                }
+            for (out, &packed) in out.iter_mut().zip(&plane[q % chunks * QUAD..]) {
+                *out |= (packed >> shift & ((1 << bits) - 1)) << low;
             }
         }
     }
+    if let Some(table) = form.table {
+        out.iter_mut().for_each(|code| *code = table[usize::from(*code)]);
+    }
 }
 
-/// Unpacks units: codes minus `offset` (wrapping), and f32 scales and minima. `lookup` maps codes in place through a
-/// table of 16.
+/// Unpacks units: f32 scales and minima here, the codes of each k-group by `unpack_codes(planes, codes)`. Codes go to
+/// `stride` bytes per k-group.
 #[inline(always)]
 pub(super) fn unpack_units(
     form: &CodesForm,
     units: &[u8],
-    offset: u8,
+    stride: usize,
     panel: &mut Panel,
-    lookup: impl Fn(&[u8; 16], &mut [u8]),
+    unpack_codes: impl Fn(&[u8], &mut [u8]),
 ) {
     panel.groups = units.len() / form.unit_bytes * form.groups;
     let scale_len = form.groups * form.halves * PANEL_ROWS;
     for (((unit, codes), scales), mins) in units
         .chunks_exact(form.unit_bytes)
-        .zip(panel.codes.chunks_exact_mut(form.groups * GROUP_CODES))
+        .zip(panel.codes.chunks_exact_mut(form.groups * stride))
         .zip(panel.scales.chunks_exact_mut(scale_len))
         .zip(panel.mins.chunks_exact_mut(scale_len))
     {
         let [planes, integer_scales, integer_mins, d, dmin] = form.parts(unit);
-        for (planes, codes) in planes.chunks_exact(group_bytes(form.bits)).zip(codes.chunks_exact_mut(GROUP_CODES)) {
-            match (form.bits, form.table) {
-                (4, Some(table)) => {
-                    unpack_group::<4>(planes, 0, codes);
-                    let mut shifted = *table;
-                    for entry in &mut shifted {
-                        *entry = entry.wrapping_sub(offset);
-                    }
-                    lookup(&shifted, codes);
-                }
-                (2, _) => unpack_group::<2>(planes, offset, codes),
-                (3, _) => unpack_group::<3>(planes, offset, codes),
-                (4, _) => unpack_group::<4>(planes, offset, codes),
-                (5, _) => unpack_group::<5>(planes, offset, codes),
-                (6, _) => unpack_group::<6>(planes, offset, codes),
-                _ => {
-                    for (code, &stored) in codes.iter_mut().zip(planes) {
-                        *code = stored.wrapping_sub(offset);
-                    }
-                }
-            }
+        for (planes, codes) in planes.chunks_exact(group_bytes(form.bits)).zip(codes.chunks_exact_mut(stride)) {
+            unpack_codes(planes, codes);
         }
         let factors = halves_to_f32(d);
         if form.integer_scales {

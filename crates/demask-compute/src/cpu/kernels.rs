@@ -12,7 +12,7 @@ pub const K_GROUP: usize = 32;
 pub(super) const GROUP_CODES: usize = K_GROUP * PANEL_ROWS;
 /// Most k-groups that a panel holds at once (2048 weights): 64 KB of codes, which stay in the second-level cache
 /// while all activation tiles pass by.
-pub(super) const PANEL_GROUPS: usize = 64;
+pub(super) const PANEL_GROUPS: usize = 16;
 
 /// `1.5 * 2^23`: the f32 whose bits, plus a small integer, are the f32 of that much more. Integer sums start from
 /// these bits, and `fma(sum, scale, -MAGIC * scale)` converts and scales them in one rounding, like

@@ -14,13 +14,13 @@ use super::super::form::{CodesForm, unpack_units};
 use super::super::kernels::{GROUP_CODES, K_GROUP, Kernels, MAGIC, PANEL_ROWS, Panel};
 use super::super::operand::OperandTile;
 use super::super::rowwise::row_kernels;
-use super::{Pointers, flush, peaks, pin, wide};
+use super::{Pointers, flush, peaks, pin, unpack, wide};
 
 pub(super) static KERNELS: Kernels = Kernels {
     name: "avx2",
     max_tile: MAX_TILE,
     activation_bias: 0,
-    unpack,
+    unpack: unpack_panel,
     tile,
     wide: wide::avx2_wide,
     rows: row_kernels!("avx2,fma"),
@@ -42,7 +42,7 @@ const BLOCK: usize = 8;
 /// Quads of a k-group.
 const QUADS: usize = 8;
 
-fn unpack(form: &CodesForm, units: &[u8], panel: &mut Panel) {
+fn unpack_panel(form: &CodesForm, units: &[u8], panel: &mut Panel) {
     assert!(units.len() / form.unit_bytes * form.groups * 2 * GROUP_CODES <= panel.codes.len());
     // SAFETY: the table is handed out only after its features were detected.
     unsafe { unpack_codes(form, units, panel) }
@@ -50,22 +50,18 @@ fn unpack(form: &CodesForm, units: &[u8], panel: &mut Panel) {
 
 #[target_feature(enable = "avx2,fma")]
 fn unpack_codes(form: &CodesForm, units: &[u8], panel: &mut Panel) {
-    unpack_units(form, units, 0, panel, |table, codes| super::lookup_avx2(table, codes));
     if form.kernel_bits() == 8 {
-        // Low nibbles of a k-group, then its high nibbles; from the last one on, since it needs twice the room.
-        for g in (0..panel.groups).rev() {
-            let mut codes = [0; GROUP_CODES];
-            codes.copy_from_slice(&panel.codes[g * GROUP_CODES..(g + 1) * GROUP_CODES]);
-            let (low, high) = panel.codes[2 * g * GROUP_CODES..][..2 * GROUP_CODES].split_at_mut(GROUP_CODES);
-            for ((low, high), code) in low.iter_mut().zip(high).zip(codes) {
-                *low = code & 15;
-                *high = code >> 4;
-            }
-        }
+        unpack_units(form, units, 2 * GROUP_CODES, panel, |planes, codes| {
+            let mut whole = [0; GROUP_CODES];
+            unpack::group_avx2(form, 0, planes, &mut whole);
+            unpack::split_nibbles(&whole, codes);
+        });
+    } else {
+        unpack_units(form, units, GROUP_CODES, panel, |planes, codes| unpack::group_avx2(form, 0, planes, codes));
     }
 }
 
-/// Calls `$call!(ROWS, REGISTERS, HALVES, MINS, BITS)` with the constants of the form.
+/// Calls [`tile_rows`] with the constants of the tile and the form.
 macro_rules! dispatch {
     ($pointers:expr, $rows:expr, $form:expr, [$($count:literal),*]) => {
         match ($rows, $form.halves, $form.has_mins, $form.kernel_bits()) {

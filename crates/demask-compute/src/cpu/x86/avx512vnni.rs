@@ -14,13 +14,13 @@ use super::super::form::{CodesForm, unpack_units};
 use super::super::kernels::{GROUP_CODES, K_GROUP, Kernels, MAGIC, PANEL_ROWS, Panel};
 use super::super::operand::OperandTile;
 use super::super::rowwise::row_kernels;
-use super::{Pointers, dispatch, peaks, wide};
+use super::{Pointers, dispatch, peaks, unpack, wide};
 
 pub(super) static KERNELS: Kernels = Kernels {
     name: "avx512vnni",
     max_tile: 6,
     activation_bias: 128,
-    unpack,
+    unpack: unpack_panel,
     tile,
     wide: wide::avx512_wide,
     rows: row_kernels!("avx2,fma,avx512f,avx512bw,avx512vl,avx512dq"),
@@ -33,7 +33,7 @@ const LANES: usize = 16;
 /// Registers per quad: 32 rows.
 const REGISTERS: usize = PANEL_ROWS / LANES;
 
-fn unpack(form: &CodesForm, units: &[u8], panel: &mut Panel) {
+fn unpack_panel(form: &CodesForm, units: &[u8], panel: &mut Panel) {
     assert!(units.len() / form.unit_bytes * form.groups * GROUP_CODES <= panel.codes.len());
     // SAFETY: the table is handed out only after its features were detected.
     unsafe { unpack_codes(form, units, panel) }
@@ -41,8 +41,9 @@ fn unpack(form: &CodesForm, units: &[u8], panel: &mut Panel) {
 
 #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 fn unpack_codes(form: &CodesForm, units: &[u8], panel: &mut Panel) {
-    // The lookup is a closure of this function, so it is compiled for the same features.
-    unpack_units(form, units, form.offset as u8, panel, |table, codes| super::lookup_avx2(table, codes));
+    unpack_units(form, units, GROUP_CODES, panel, |planes, codes| {
+        unpack::group_avx512(form, form.offset as u8, planes, codes)
+    });
     let ones = _mm512_set1_epi8(1);
     let magic = _mm512_castps_si512(_mm512_set1_ps(MAGIC));
     let quads = 8 / form.halves;

@@ -10,13 +10,13 @@ use super::super::form::{CodesForm, unpack_units};
 use super::super::kernels::{GROUP_CODES, K_GROUP, Kernels, MAGIC, PANEL_ROWS, Panel};
 use super::super::operand::OperandTile;
 use super::super::rowwise::row_kernels;
-use super::{Pointers, dispatch, flush, peaks, pin, wide};
+use super::{Pointers, dispatch, flush, peaks, pin, unpack, wide};
 
 pub(super) static KERNELS: Kernels = Kernels {
     name: "avxvnni",
     max_tile: 6,
     activation_bias: 128,
-    unpack,
+    unpack: unpack_panel,
     tile,
     wide: wide::avx2_wide,
     rows: row_kernels!("avx2,fma"),
@@ -29,7 +29,7 @@ const LANES: usize = 8;
 /// Registers per pass: 16 rows.
 const REGISTERS: usize = 2;
 
-fn unpack(form: &CodesForm, units: &[u8], panel: &mut Panel) {
+fn unpack_panel(form: &CodesForm, units: &[u8], panel: &mut Panel) {
     assert!(units.len() / form.unit_bytes * form.groups * GROUP_CODES <= panel.codes.len());
     // SAFETY: the table is handed out only after its features were detected.
     unsafe { unpack_codes(form, units, panel) }
@@ -37,7 +37,9 @@ fn unpack(form: &CodesForm, units: &[u8], panel: &mut Panel) {
 
 #[target_feature(enable = "avx2,fma,avxvnni")]
 fn unpack_codes(form: &CodesForm, units: &[u8], panel: &mut Panel) {
-    unpack_units(form, units, form.offset as u8, panel, |table, codes| super::lookup_avx2(table, codes));
+    unpack_units(form, units, GROUP_CODES, panel, |planes, codes| {
+        unpack::group_avx2(form, form.offset as u8, planes, codes)
+    });
     let ones = _mm256_set1_epi8(1);
     let magic = _mm256_castps_si256(_mm256_set1_ps(MAGIC));
     let quads = 8 / form.halves;

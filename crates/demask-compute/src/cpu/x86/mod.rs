@@ -8,6 +8,7 @@ mod avx2;
 mod avx512vnni;
 mod avxvnni;
 mod peaks;
+mod unpack;
 mod wide;
 
 use super::kernels::{GROUP_CODES, K_GROUP, Kernels, PANEL_ROWS, Panel};
@@ -152,17 +153,4 @@ fn pin(sum: &mut std::arch::x86_64::__m256i) {
 fn flush() {
     // SAFETY: no instruction.
     unsafe { std::arch::asm!("", options(nostack, preserves_flags)) }
-}
-
-/// Maps codes below 16 through a table, 32 at a time; `codes` is a whole number of k-groups.
-#[target_feature(enable = "avx2")]
-fn lookup_avx2(table: &[u8; 16], codes: &mut [u8]) {
-    use std::arch::x86_64::*;
-    // SAFETY: 16 bytes.
-    let table = _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(table.as_ptr().cast()) });
-    for codes in codes.as_chunks_mut::<32>().0 {
-        let at = codes.as_mut_ptr().cast();
-        // SAFETY: 32 bytes.
-        unsafe { _mm256_storeu_si256(at, _mm256_shuffle_epi8(table, _mm256_loadu_si256(at))) };
-    }
 }

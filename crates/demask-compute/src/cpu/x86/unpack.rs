@@ -1,0 +1,124 @@
+//! Codes out of their bit planes (see [`super::super::form`]), a register at a time.
+
+use std::arch::x86_64::*;
+
+use super::super::form::CodesForm;
+use super::super::kernels::{GROUP_CODES, PANEL_ROWS};
+
+/// Bytes of a chunk or quad.
+const QUAD: usize = 4 * PANEL_ROWS;
+
+/// Defines `$name(form, offset, planes, codes)`, which unpacks one k-group: its codes, through the form's table if it
+/// has one, minus `offset` (wrapping).
+macro_rules! unpack_group {
+    (
+        $name:ident, $quads:ident, $features:literal, $bytes:literal,
+        $load:ident, $store:ident, $set:ident, $and:ident, $or:ident, $sub:ident, $right:ident, $left:ident,
+        $shuffle:ident, $spread:ident
+    ) => {
+        #[target_feature(enable = $features)]
+        pub(super) fn $name(form: &CodesForm, offset: u8, planes: &[u8], codes: &mut [u8]) {
+            match (form.bits, form.table) {
+                (2, _) => $quads::<2, false>(offset, None, planes, codes),
+                (3, _) => $quads::<3, false>(offset, None, planes, codes),
+                (4, None) => $quads::<4, false>(offset, None, planes, codes),
+                (4, table) => $quads::<4, true>(offset, table, planes, codes),
+                (5, _) => $quads::<5, false>(offset, None, planes, codes),
+                (6, _) => $quads::<6, false>(offset, None, planes, codes),
+                _ => $quads::<8, false>(offset, None, planes, codes),
+            }
+        }
+
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn $quads<const BITS: usize, const TABLE: bool>(
+            offset: u8,
+            table: Option<&[u8; 16]>,
+            planes: &[u8],
+            codes: &mut [u8],
+        ) {
+            assert!(planes.len() >= BITS * QUAD && codes.len() >= GROUP_CODES);
+            let shift = |n: usize| _mm_cvtsi32_si128(n as i32);
+            // SAFETY: 16 bytes.
+            let table = table.map(|t| $spread(unsafe { _mm_loadu_si128(t.as_ptr().cast()) }));
+            let subtract = $set(offset as i8);
+            // Where the 4-bit, 2-bit and 1-bit planes begin.
+            let (two_at, one_at) = match BITS {
+                2 => (0, 0),
+                3 => (0, 2 * QUAD),
+                _ => (4 * QUAD, 4 * QUAD),
+            };
+            for q in 0..8 {
+                for at in (0..QUAD).step_by($bytes) {
+                    // SAFETY: plane chunks and quads are `QUAD` bytes long and inside the slices by the assertion.
+                    unsafe {
+                        let load = |chunk: usize| $load(planes.as_ptr().add(chunk + at).cast());
+                        let nibble = |q: usize| $and($right(load(q % 4 * QUAD), shift(q / 4 * 4)), $set(15));
+                        let two = |q: usize, up: usize| {
+                            let low = $and($right(load(two_at + q % 2 * QUAD), shift(q / 2 * 2)), $set(3));
+                            $left(low, shift(up))
+                        };
+                        let one = |q: usize, up: usize| $left($and($right(load(one_at), shift(q)), $set(1)), shift(up));
+                        let code = match BITS {
+                            2 => two(q, 0),
+                            3 => $or(two(q, 0), one(q, 2)),
+                            4 => nibble(q),
+                            5 => $or(nibble(q), one(q, 4)),
+                            6 => $or(nibble(q), two(q, 4)),
+                            _ => load(q * QUAD),
+                        };
+                        let code = match table {
+                            Some(table) if TABLE => $shuffle(table, code),
+                            _ => code,
+                        };
+                        let out = codes.as_mut_ptr().add(q * QUAD + at);
+                        $store(out.cast(), $sub(code, subtract));
+                    }
+                }
+            }
+        }
+    };
+}
+
+unpack_group!(
+    group_avx2,
+    quads_avx2,
+    "avx2",
+    32,
+    _mm256_loadu_si256,
+    _mm256_storeu_si256,
+    _mm256_set1_epi8,
+    _mm256_and_si256,
+    _mm256_or_si256,
+    _mm256_sub_epi8,
+    _mm256_srl_epi16,
+    _mm256_sll_epi16,
+    _mm256_shuffle_epi8,
+    _mm256_broadcastsi128_si256
+);
+unpack_group!(
+    group_avx512,
+    quads_avx512,
+    "avx512f,avx512bw",
+    64,
+    _mm512_loadu_si512,
+    _mm512_storeu_si512,
+    _mm512_set1_epi8,
+    _mm512_and_si512,
+    _mm512_or_si512,
+    _mm512_sub_epi8,
+    _mm512_srl_epi16,
+    _mm512_sll_epi16,
+    _mm512_shuffle_epi8,
+    _mm512_broadcast_i32x4
+);
+
+/// Splits the codes of a k-group into low nibbles and high nibbles, `GROUP_CODES` bytes each.
+#[target_feature(enable = "avx2")]
+pub(super) fn split_nibbles(codes: &[u8; GROUP_CODES], out: &mut [u8]) {
+    let (low, high) = out.split_at_mut(GROUP_CODES);
+    for ((low, high), code) in low.iter_mut().zip(high).zip(codes) {
+        *low = code & 15;
+        *high = code >> 4;
+    }
+}
