@@ -3,8 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use demask::{Device, EndPolicy, Request, UnmaskRule};
+use demask_gguf::Gguf;
 
 use crate::model_ref::ModelRef;
 use crate::output;
@@ -116,9 +118,12 @@ impl ModelArgs {
         ModelRef::new(self.model.as_deref())
     }
 
-    /// Whether a model was named.
-    pub(crate) fn is_given(&self) -> bool {
-        self.model.is_some()
+    /// Opens what was asked for, without a word about a default.
+    pub(crate) fn open_quietly(&self) -> Result<Gguf> {
+        match self.reference() {
+            ModelRef::Embedded => Ok(crate::embedded::open()?),
+            named => named.open(),
+        }
     }
 }
 
@@ -138,7 +143,10 @@ impl DeviceArgs {
     pub(crate) fn open(&self) -> Result<Device, demask::Error> {
         let logical = std::thread::available_parallelism().map_or(1, usize::from);
         if let Some(threads) = self.threads.filter(|&threads| threads > logical) {
-            output::line("warning", &format!("{threads} threads share {logical} cores; more threads than cores are slower"));
+            output::line(
+                "warning",
+                &format!("{threads} threads share {logical} cores; more threads than cores are slower"),
+            );
         }
         Device::cpu(self.threads)
     }
@@ -326,7 +334,7 @@ fn seed(text: &str) -> Result<u64, String> {
 }
 
 fn number(text: &str) -> Result<f64, String> {
-    text.parse().map_err(|_| "it must be a number".to_owned())
+    text.parse().ok().filter(|number: &f64| number.is_finite()).ok_or_else(|| "it must be a number".to_owned())
 }
 
 fn range(text: &str) -> Result<(usize, usize), String> {

@@ -50,7 +50,8 @@ impl ModelRef {
     /// Opens the model's file; of its weights nothing is read yet.
     pub(crate) fn open(&self) -> Result<Gguf> {
         let not_built = |what: &str, name: &str| {
-            let message = format!("`{}` is no file here, and {what} need downloads, which are not built yet", escape(name));
+            let message =
+                format!("`{}` is no file here, and {what} need downloads, which are not built yet", escape(name));
             Advised::new(message, "give `-m` the path of a GGUF file, or leave it out for the embedded model")
         };
         match self {
@@ -66,7 +67,10 @@ impl ModelRef {
 }
 
 fn looks_like_a_file(text: &str) -> bool {
-    text.is_empty() || text.starts_with(['.', '/', '~']) || text.contains('\\') || text.to_ascii_lowercase().ends_with(".gguf")
+    text.is_empty()
+        || text.starts_with(['.', '/', '~'])
+        || text.contains('\\')
+        || text.to_ascii_lowercase().ends_with(".gguf")
 }
 
 fn is_hub(text: &str) -> bool {
@@ -90,7 +94,9 @@ mod tests {
         assert_eq!(of("GSAI-ML/LLaDA"), ModelRef::Hub("GSAI-ML/LLaDA".into()));
         assert_eq!(of("GSAI-ML/LLaDA:Q4_K_M"), ModelRef::Hub("GSAI-ML/LLaDA:Q4_K_M".into()));
         assert_eq!(of("llada"), ModelRef::Short("llada".into()));
-        for path in ["models/x.gguf", "./llada", "/a/b", "~/x", "a/b/c", "x.GGUF", "", "two words", "ünï", "src/main.rs"] {
+        for path in
+            ["models/x.gguf", "./llada", "/a/b", "~/x", "a/b/c", "x.GGUF", "", "two words", "ünï", "src/main.rs"]
+        {
             assert_eq!(of(path), file(path), "{path}");
         }
     }

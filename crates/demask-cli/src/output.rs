@@ -71,7 +71,8 @@ fn printable_json(json: &str) -> String {
 
 /// Control characters and those that reorder text.
 fn drives_terminal(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Text for a terminal: lines and tabs stay, other control characters are shown.

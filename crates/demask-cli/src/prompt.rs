@@ -112,7 +112,8 @@ fn raw(tokenizer: &Tokenizer, text: &str, special: bool) -> Vec<u32> {
 
 /// Text of an argument.
 fn utf8_argument(name: &str, text: &OsStr) -> Result<String> {
-    utf8(name, text.as_encoded_bytes().to_vec()).map_err(|error| Misuse::new(error.to_string(), "write it in UTF-8").into())
+    utf8(name, text.as_encoded_bytes().to_vec())
+        .map_err(|error| Misuse::new(error.to_string(), "write it in UTF-8").into())
 }
 
 fn utf8(name: &str, bytes: Vec<u8>) -> Result<String> {

@@ -139,7 +139,8 @@ impl RunReport {
             nfe: generation.statistics.nfe,
             rows: generation.statistics.rows,
             visible_tokens: visible,
-            rows_per_visible_token: per_visible(generation.statistics.rows as f64 / visible as f64).map(|r| rounded(r, 2)),
+            rows_per_visible_token: per_visible(generation.statistics.rows as f64 / visible as f64)
+                .map(|r| rounded(r, 2)),
             visible_tokens_per_s: per_visible(rounded(visible as f64 / seconds, 2)).filter(|_| seconds > 0.0),
             load_s: rounded(timings.load.as_secs_f64(), 6),
             first_step_s: timings.steps.first().map(|step| rounded(step.as_secs_f64(), 6)),
@@ -178,7 +179,10 @@ impl RunReport {
         row("generation", format!("{:.1} ms", self.generate_s * 1e3));
         row("forward passes (NFE)", self.nfe.to_string());
         row("rows", self.rows.to_string());
-        row("visible tokens", format!("{}, {} per second", self.visible_tokens, optional(self.visible_tokens_per_s, "")));
+        row(
+            "visible tokens",
+            format!("{}, {} per second", self.visible_tokens, optional(self.visible_tokens_per_s, "")),
+        );
         row("rows per token (R)", optional(self.rows_per_visible_token, ""));
         let mib = self.peak_rss_bytes.map(|bytes| rounded(bytes as f64 / f64::from(1 << 20), 1));
         row("peak memory", optional(mib, " MiB"));

@@ -45,7 +45,8 @@ pub(crate) fn run(args: &LogitsArgs) -> Result<()> {
     let bytes: Vec<u8> = prediction.logits.iter().flat_map(|logit| logit.to_le_bytes()).collect();
     match (&args.out, &mut stdout) {
         (Some(path), _) => {
-            std::fs::write(path, &bytes).with_context(|| format!("cannot write `{}`", escape(path.as_os_str().as_encoded_bytes())))?;
+            std::fs::write(path, &bytes)
+                .with_context(|| format!("cannot write `{}`", escape(path.as_os_str().as_encoded_bytes())))?;
         }
         (None, Some(out)) => {
             out.bytes(&bytes)?;

@@ -1,1 +1,163 @@
-//! A trace, shown step by step.
+//! A trace of `demask run --trace`, shown step by step.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use demask::diffusion::trace::{RecordedEdit, RecordedLine};
+use demask::text::{Tokenizer, TokenizerConfig};
+use demask::{Canvas, Edit, diffusion::EditKind, diffusion::Transfer};
+use demask_gguf::escape;
+use serde::Serialize;
+
+use super::name_file;
+use crate::args::InspectArgs;
+use crate::failure::Advised;
+use crate::output::Out;
+use crate::view::frame::{Picture, one_line};
+
+/// The longest line of a trace: a canvas of a million positions and its request.
+const LONGEST_LINE: u64 = 64 << 20;
+
+/// How every trace begins.
+const MAGIC: &[u8] = b"{\"event\":\"start\"";
+
+/// Whether a file is a trace. Everything else, also what can't be read, is left to the GGUF reader.
+pub(crate) fn is_trace(path: &Path) -> bool {
+    let mut head = [0; MAGIC.len()];
+    path.is_file() && File::open(path).is_ok_and(|mut file| file.read_exact(&mut head).is_ok()) && head == MAGIC
+}
+
+/// The object of `--json`.
+#[derive(Serialize)]
+struct Replay {
+    /// `trace`.
+    kind: &'static str,
+    /// The model that ran.
+    model: String,
+    /// Tokens before the first open position.
+    prompt_tokens: usize,
+    /// Positions.
+    canvas: usize,
+    /// The steps that ran.
+    steps: Vec<Step>,
+    /// Why the run ended; null if the trace breaks off.
+    finish: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Step {
+    step: usize,
+    block: usize,
+    edits: usize,
+    /// The answer after the step; open positions as `░`, end tokens as `·`.
+    text: String,
+}
+
+/// Shows a trace.
+pub(crate) fn run(args: &InspectArgs) -> Result<()> {
+    let name = escape(args.file.as_os_str().as_encoded_bytes());
+    let file = File::open(&args.file).with_context(|| format!("cannot read `{name}`"))?;
+    let mut lines = Lines { file: BufReader::new(file), number: 0, name: name.clone() };
+    let Some(RecordedLine::Start { model, canvas, open }) = lines.next()? else {
+        bail!("cannot read the trace `{name}`: its first line is not a start");
+    };
+    let gguf = args.model.open_quietly()?;
+    let tokenizer = TokenizerConfig::from_gguf(&gguf)
+        .and_then(|config| Tokenizer::new(&config))
+        .map_err(|error| name_file(demask::Error::from(error).into(), gguf.name()))?;
+    let ran = gguf.metadata().string("general.name")?.map_or_else(|| gguf.name().to_owned(), escape);
+    if ran != model {
+        let hint = "name the model that ran with `-m`";
+        return Err(
+            Advised::new(format!("the trace is of `{}`, but this model is `{ran}`", escape(&model)), hint).into()
+        );
+    }
+
+    let mut replay =
+        Replay { kind: "trace", model, prompt_tokens: 0, canvas: canvas.len(), steps: Vec::new(), finish: None };
+    let mut canvas = start(&canvas, &open).ok_or_else(|| lines.fault("an open position outside the canvas"))?;
+    replay.prompt_tokens = canvas.asked_range().start;
+    let mut out = Out::stdout();
+    if !args.json {
+        out.line(&format!("model   {}", escape(&replay.model)))?;
+        out.line(&format!("canvas  {} positions, {} of them open", canvas.len(), open.len()))?;
+    }
+    while let Some(line) = lines.next()? {
+        match line {
+            RecordedLine::Start { .. } => return Err(lines.fault("a second start")),
+            RecordedLine::Step { step, block, edits } => {
+                apply(&mut canvas, &edits).ok_or_else(|| lines.fault("an edit that doesn't fit the canvas"))?;
+                let fresh: Vec<usize> = edits.iter().map(|edit| edit.position).collect();
+                let text = one_line(&Picture::new(&tokenizer, &canvas, usize::MAX, &[], &fresh));
+                if args.json {
+                    replay.steps.push(Step { step, block, edits: edits.len(), text });
+                } else {
+                    out.line(&format!("{step:>6}  {text}"))?;
+                }
+            }
+            RecordedLine::End { finish } => replay.finish = Some(finish),
+        }
+    }
+    if args.json {
+        out.json(&replay)?;
+    } else {
+        let finish = replay.finish.as_deref().map_or_else(|| "the trace breaks off".to_owned(), escape);
+        out.line(&format!("finish  {finish}"))?;
+    }
+    out.flush()
+}
+
+struct Lines {
+    file: BufReader<File>,
+    number: usize,
+    name: String,
+}
+
+impl Lines {
+    fn next(&mut self) -> Result<Option<RecordedLine>> {
+        let mut line = Vec::new();
+        self.number += 1;
+        (&mut self.file)
+            .take(LONGEST_LINE)
+            .read_until(b'\n', &mut line)
+            .with_context(|| format!("cannot read the trace `{}`", self.name))?;
+        // A last line without an end was cut off in the middle of being written.
+        if !line.ends_with(b"\n") {
+            return Ok(None);
+        }
+        serde_json::from_slice(&line).map(Some).map_err(|error| self.fault(&escape(error.to_string())))
+    }
+
+    fn fault(&self, what: &str) -> anyhow::Error {
+        anyhow!("cannot read the trace `{}`: line {}: {what}", self.name, self.number)
+    }
+}
+
+fn start(tokens: &[u32], open: &[usize]) -> Option<Canvas> {
+    let mut asked: Vec<Option<u32>> = tokens.iter().copied().map(Some).collect();
+    let mut mask_token = 0;
+    for &position in open {
+        mask_token = *tokens.get(position)?;
+        *asked.get_mut(position)? = None;
+    }
+    Some(Canvas::with_blanks(&asked, mask_token))
+}
+
+/// Applies recorded edits; `None` if they don't fit.
+fn apply(canvas: &mut Canvas, edits: &[RecordedEdit]) -> Option<()> {
+    let mut transfer = Transfer::default();
+    for edit in edits {
+        let position = edit.position;
+        let fits = position < canvas.len()
+            && canvas.is_asked(position)
+            && canvas.tokens()[position] == edit.from
+            && !transfer.edits.iter().any(|other| other.position == position);
+        let kind = if fits && canvas.is_open(position) { EditKind::Unmask } else { EditKind::Revise };
+        let confidence = edit.confidence.unwrap_or(f64::NEG_INFINITY);
+        transfer.edits.push(fits.then_some(Edit { position, from: edit.from, to: edit.to, kind, confidence })?);
+    }
+    canvas.apply(&transfer);
+    Some(())
+}

@@ -32,6 +32,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let started = Instant::now();
     let file = read_model(args.model.reference().open()?)?;
     let opened = started.elapsed();
+    request.settings(file.spec(), Vec::new(), request.max_tokens)?;
 
     let name = file.gguf().name().to_owned();
     let prompt = args.prompt.tokens(file.gguf(), file.tokenizer(), false).map_err(|error| name_file(error, &name))?;
@@ -46,7 +47,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let timings = Timings { load, ..Timings::default() };
     let trace = args.trace.as_deref().map(|path| Trace::create(path, &model, &canvas, &request)).transpose()?;
     let mut out = Out::stdout();
-    Run { args, model: &model, device: &device, request: &request, settings: &settings, timings, trace }.go(&canvas, &mut out)
+    Run { args, model: &model, device: &device, request: &request, settings: &settings, timings, trace }
+        .go(&canvas, &mut out)
 }
 
 /// A run that is under way.
@@ -72,8 +74,7 @@ impl Run<'_> {
         drop(live);
         let generation = generation?;
         let interrupted = generation.finish == demask::Finish::Interrupted;
-        let report =
-            RunReport::new(self.model, self.device, self.request, self.settings, &generation, &self.timings);
+        let report = RunReport::new(self.model, self.device, self.request, self.settings, &generation, &self.timings);
         if let Some(trace) = &mut self.trace {
             trace.finish(&generation)?;
         }
@@ -132,16 +133,15 @@ impl Run<'_> {
             begun = Instant::now();
             Ok(())
         };
-        let generation = demask::diffusion::generate(&mut *predictor, run, &mut |report, canvas| {
-            match step(report, canvas) {
+        let generation =
+            demask::diffusion::generate(&mut *predictor, run, &mut |report, canvas| match step(report, canvas) {
                 Ok(()) if signals::interrupted() => ControlFlow::Break(()),
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => {
                     failure = Some(error);
                     ControlFlow::Break(())
                 }
-            }
-        })?;
+            })?;
         self.timings.generate = started.elapsed();
         failure.map_or(Ok(generation), Err)
     }

@@ -31,8 +31,7 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
     for warning in tokenizer.warnings() {
         output::line("warning", warning);
     }
-    let tokens =
-        args.prompt.tokens(&gguf, &tokenizer, args.special).map_err(|error| name_file(error, gguf.name()))?;
+    let tokens = args.prompt.tokens(&gguf, &tokenizer, args.special).map_err(|error| name_file(error, gguf.name()))?;
     let mut out = Out::stdout();
     if args.json {
         let texts = tokens.iter().map(|&id| tokenizer.token_text(id)).collect();

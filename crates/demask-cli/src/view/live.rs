@@ -47,7 +47,8 @@ pub(crate) fn restore_on_panic() {
 fn undo() {
     if DRAWING.swap(false, Ordering::Relaxed) {
         let mut stderr = io::stderr();
-        let _ = queue!(stderr, terminal::EndSynchronizedUpdate, style::ResetColor, terminal::EnableLineWrap, cursor::Show);
+        let _ =
+            queue!(stderr, terminal::EndSynchronizedUpdate, style::ResetColor, terminal::EnableLineWrap, cursor::Show);
         let _ = writeln!(stderr, "\r");
     }
 }
@@ -62,9 +63,7 @@ pub(crate) fn is_wanted(live: args::Live, json: bool) -> bool {
     match live {
         args::Live::Always => true,
         args::Live::Never => false,
-        args::Live::Auto => {
-            !json && io::stderr().is_terminal() && io::stdout().is_terminal() && !terminal_is_dumb()
-        }
+        args::Live::Auto => !json && io::stderr().is_terminal() && io::stdout().is_terminal() && !terminal_is_dumb(),
     }
 }
 
@@ -145,7 +144,8 @@ impl Live {
         let open = canvas.open_in(canvas.asked_range()).count();
         let blocks = asked.div_ceil(self.block_length);
         let (step, steps, block) = (report.step + 1, self.steps, report.block.index + 1);
-        picture.status = format!("step {step} of {steps}, block {block} of {blocks}, {} of {asked} decided", asked - open);
+        picture.status =
+            format!("step {step} of {steps}, block {block} of {blocks}, {} of {asked} decided", asked - open);
         state.picture = picture;
         self.shared.news.notify_one();
     }
@@ -178,7 +178,8 @@ fn draw(shared: &Shared) {
             "" => format!("{:.1} s", started.elapsed().as_secs_f64()),
             text => format!("{text}, {:.1} s", started.elapsed().as_secs_f64()),
         };
-        let (width, height) = terminal::size().map_or((80, 24), |(w, h)| (usize::from(w.max(1)), usize::from(h.max(2))));
+        let (width, height) =
+            terminal::size().map_or((80, 24), |(w, h)| (usize::from(w.max(1)), usize::from(h.max(2))));
         let _ = screen.draw(&render(&picture, width, height, colour), width);
         let frame = Instant::now();
         let mut state = shared.lock();

@@ -1,0 +1,137 @@
+//! `demask inspect`: each test that stands for a case is named after it.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod harness;
+
+use harness::{fixture, patched, run, workspace};
+
+fn case(file: &str) -> String {
+    workspace(&format!("crates/demask-gguf/tests/cases/{file}"))
+}
+
+#[test]
+fn shows_metadata_types_and_tensors() {
+    let outcome = run(&["inspect", &fixture("tiny-llada-q8_0")]).succeeded();
+    let text = outcome.text();
+    for words in [
+        "format    GGUF version 3, alignment 32",
+        "general.architecture                    string       \"llada\"",
+        "tokenizer.ggml.tokens                   string[288]  [",
+        "llada.rope.freq_base                    f32          500000",
+        "types     21 tensors, 106816 weights",
+        "Q8_0         16",
+        "token_embd.weight         Q8_0      [64, 288]",
+        "blk.0.attn_norm.weight    F32       [64]",
+    ] {
+        assert!(text.contains(words), "{text}\nlacks {words}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() < 160), "{text}");
+    assert_eq!(outcome.stderr, "");
+}
+
+#[test]
+fn json_holds_the_same() {
+    let json = run(&["inspect", "--json", &fixture("tiny-llada-q8_0")]).succeeded().json();
+    assert_eq!((&json["kind"], &json["version"], &json["alignment"]), (&"gguf".into(), &3.into(), &32.into()));
+    assert_eq!(json["types"]["Q8_0"]["tensors"], 16);
+    assert_eq!(json["tensors"].as_array().unwrap().len(), 21);
+    let first = &json["tensors"][0];
+    assert_eq!((&first["name"], &first["type"]), (&"token_embd.weight".into(), &"Q8_0".into()));
+    assert_eq!(first["shape"], serde_json::json!([64, 288]));
+    let entry = |key: &str| {
+        let entries = json["metadata"].as_array().unwrap();
+        entries.iter().find(|entry| entry["key"] == key).unwrap_or_else(|| panic!("{key}"))
+    };
+    assert_eq!(entry("llada.context_length")["value"], 128);
+    assert_eq!(entry("diffusion.shift_logits")["value"], false);
+    assert_eq!(entry("tokenizer.ggml.tokens")["len"], 288);
+    assert_eq!(entry("tokenizer.ggml.tokens")["value"].as_array().unwrap().len(), 16);
+    assert!(entry("tokenizer.chat_template")["value"].as_str().unwrap().len() > 200, "strings are whole");
+}
+
+#[test]
+fn a28_control_characters_in_keys_are_shown() {
+    let outcome = run(&["inspect", &case("key_trailing_nul.gguf")]).succeeded();
+    assert!(outcome.text().contains("general.architecture\\0"), "{}", outcome.text());
+    assert!(run(&["inspect", &case("str_nul.gguf")]).succeeded().text().contains("\"a\\0b\""));
+}
+
+#[test]
+fn a31_text_of_a_file_never_drives_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let hostile = [("tokenizer.chat_template", Some("\u{1b}]0;pwn\u{7}\u{9b}2J{{ x }}".into()))];
+    let template = patched(folder.path(), "tiny-llada-f32", &hostile);
+    for path in [case("str_ansi.gguf"), case("str_badutf8.gguf"), template.to_str().unwrap().to_owned()] {
+        for args in [&["inspect", &path][..], &["inspect", "--json", &path]] {
+            let outcome = run(args).succeeded();
+            assert!(!outcome.text().chars().any(|c| c.is_control() && c != '\n'), "{:?}", outcome.text());
+            if args.len() == 3 {
+                outcome.json();
+            }
+        }
+    }
+    assert!(run(&["inspect", &case("str_ansi.gguf")]).text().contains(r#""\x1b[2J\x1b]0;pwn\x07""#));
+}
+
+#[test]
+fn e13_nothing_is_coloured() {
+    let outcome = run(&["inspect", &fixture("tiny-llada-f32")]).succeeded();
+    assert!(!outcome.stdout.contains(&0x1b));
+}
+
+#[cfg(unix)]
+#[test]
+fn e15_paths_of_any_bytes_open() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let names: [&[u8]; 8] = [
+        "Модель.gguf".as_bytes(),
+        "u\u{308}ber.gguf".as_bytes(),
+        "über model's \"x\".gguf".as_bytes(),
+        "\u{3000}.gguf".as_bytes(),
+        "🦙.gguf".as_bytes(),
+        b"new\nline.gguf",
+        b"\xff.gguf",
+        &[b'x'; 255],
+    ];
+    for name in names {
+        let path = folder.path().join(std::ffi::OsStr::from_bytes(name));
+        std::fs::copy(fixture("tiny-llada-q8_0"), &path).unwrap();
+        let text = run(&["inspect".as_ref(), path.as_os_str()]).succeeded();
+        assert!(!text.text().lines().next().unwrap().contains('\u{fffd}'), "{}", text.text());
+        run(&["inspect".as_ref(), "--json".as_ref(), path.as_os_str()]).succeeded().json();
+        let args = ["run".as_ref(), "-n".as_ref(), "2".as_ref(), "hi".as_ref(), "-m".as_ref(), path.as_os_str()];
+        run(&args).succeeded();
+    }
+}
+
+#[test]
+fn a_trace_is_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("run.jsonl");
+    let (trace, model) = (trace.to_str().unwrap(), fixture("tiny-llada-f32"));
+    let ran =
+        run(&["run", "-n", "12", "--eos", "keep", "--json", "hi", "-m", &model, "--trace", trace]).succeeded().json();
+
+    let json = run(&["inspect", "--json", trace, "-m", &model]).succeeded().json();
+    assert_eq!((&json["kind"], &json["finish"]), (&"trace".into(), &"complete".into()));
+    assert_eq!(json["prompt_tokens"], ran["prompt_tokens"]);
+    let steps = json["steps"].as_array().unwrap();
+    assert_eq!(steps.len() as u64, ran["steps"].as_u64().unwrap());
+    assert!(steps[0]["text"].as_str().unwrap().contains('░'));
+    assert!(!steps[11]["text"].as_str().unwrap().contains('░'));
+
+    let text = run(&["inspect", trace, "-m", &model]).succeeded();
+    assert_eq!(text.text().lines().count(), 12 + 3, "{}", text.text());
+    assert!(!text.text().chars().any(|c| c.is_control() && c != '\n'));
+
+    run(&["inspect", trace]).refused(1, &["tiny-llada-f32", "demask-tiny"]);
+    let whole = std::fs::read_to_string(trace).unwrap();
+    std::fs::write(trace, &whole[..whole.len() / 2]).unwrap();
+    let cut = run(&["inspect", trace, "-m", &model]).succeeded();
+    assert!(cut.text().ends_with("the trace breaks off\n"), "{}", cut.text());
+    std::fs::write(trace, whole.replace("\"to\":", "\"too\":")).unwrap();
+    let broken = run(&["inspect", trace, "-m", &model]);
+    assert_eq!(broken.code, Some(1));
+    assert!(broken.stderr.starts_with("error: ") && broken.stderr.contains("line 2"), "{}", broken.stderr);
+}

@@ -1,0 +1,112 @@
+//! On a terminal: `script` (util-linux) gives the program one; without it these tests say so and pass.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
+
+mod harness;
+
+use std::process::{Command, Stdio};
+
+use harness::{fixture, workspace};
+
+/// What the program writes to a terminal of 60 columns, and its exit code.
+fn on_a_terminal(arguments: &str, environment: &[(&str, &str)]) -> Option<(i32, String)> {
+    let command = format!("stty cols 60 rows 20; {} {arguments}", env!("CARGO_BIN_EXE_demask"));
+    let output = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .env_remove("NO_COLOR")
+        .env("TERM", "xterm-256color")
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null())
+        .output();
+    match output {
+        Ok(output) => Some((output.status.code().unwrap(), String::from_utf8_lossy(&output.stdout).into_owned())),
+        Err(error) => {
+            eprintln!("skipped: `script` does not run here: {error}");
+            None
+        }
+    }
+}
+
+const HIDE: &str = "\u{1b}[?25l";
+const SHOW: &str = "\u{1b}[?25h";
+const BEGIN: &str = "\u{1b}[?2026h";
+const END: &str = "\u{1b}[?2026l";
+
+/// Every state that was set is undone, in the end.
+fn assert_restored(screen: &str) {
+    for (set, undo) in [(HIDE, SHOW), (BEGIN, END), ("\u{1b}[?7l", "\u{1b}[?7h")] {
+        let last = screen.rfind(set).unwrap_or_else(|| panic!("never {set:?} in {screen:?}"));
+        assert!(screen.rfind(undo).is_some_and(|undone| undone > last), "{screen:?}");
+    }
+}
+
+#[test]
+fn the_canvas_is_drawn_and_the_text_stays() {
+    let Some((code, screen)) = on_a_terminal("run -n 24 'Count from 1 to 5.'", &[]) else { return };
+    assert_eq!(code, 0, "{screen}");
+    assert_restored(&screen);
+    assert!(screen.contains('░') && screen.contains("\u{1b}[2m"), "{screen:?}");
+    let after = &screen[screen.rfind(SHOW).unwrap()..];
+    let plain = harness::run(&["run", "-n", "24", "Count from 1 to 5."]).succeeded();
+    assert_eq!(after.trim_start_matches(SHOW).replace("\r\n", "\n"), plain.text());
+}
+
+#[test]
+fn e13_no_colour_means_none() {
+    let Some((_, screen)) = on_a_terminal("run -n 24 'Count from 1 to 5.'", &[("NO_COLOR", "1")]) else { return };
+    assert!(screen.contains('░'));
+    let codes = screen.split('\u{1b}').skip(1);
+    for code in codes {
+        let end = code.find(|c: char| c.is_ascii_alphabetic()).unwrap();
+        assert_ne!(&code[end..=end], "m", "{code:?}");
+    }
+}
+
+#[test]
+fn e13_no_escapes_where_nothing_is_drawn() {
+    let model = fixture("tiny-llada-f32");
+    let cases: [(&str, &[(&str, &str)]); 5] = [
+        ("run -n 8 hi", &[("TERM", "dumb")]),
+        ("run -n 8 --json hi", &[]),
+        ("run -n 8 --live never hi", &[]),
+        (&format!("inspect {model}"), &[("NO_COLOR", "1")]),
+        (&format!("run -n 8 hi -m {}", workspace("nowhere.gguf")), &[]),
+    ];
+    for (arguments, environment) in cases {
+        let Some((_, screen)) = on_a_terminal(arguments, environment) else { return };
+        assert!(!screen.contains('\u{1b}'), "{arguments}: {screen:?}");
+    }
+}
+
+#[test]
+fn the_answer_goes_to_a_file_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("answer");
+    let arguments = format!("run -n 24 --live always 'Count from 1 to 5.' > {}", out.display());
+    let Some((code, screen)) = on_a_terminal(&arguments, &[]) else { return };
+    assert_eq!(code, 0, "{screen}");
+    assert_restored(&screen);
+    let answer = std::fs::read_to_string(&out).unwrap();
+    assert!(!answer.contains('\u{1b}') && answer.len() > 1, "{answer:?}");
+    assert!(screen.replace("\r\n", "\n").ends_with(&answer), "{screen:?}");
+}
+
+#[test]
+fn logits_are_not_for_terminals() {
+    let Some((code, screen)) = on_a_terminal("logits hi", &[]) else { return };
+    assert_eq!(code, 2);
+    assert!(screen.contains("error: logits are binary"), "{screen}");
+}
+
+#[test]
+fn e09_ctrl_c_restores_the_terminal() {
+    // `timeout` sends SIGINT to the program alone, as a terminal would.
+    let arguments = "run -n 400 --block-length 400 --eos keep 'Count from 1 to 5.' & sleep 1; kill -INT $!; wait $!";
+    let Some((code, screen)) = on_a_terminal(arguments, &[]) else { return };
+    if !screen.contains("note: stopped") {
+        // Shells without job control start background programs with SIGINT ignored; ours listens all the same.
+        panic!("{code}: {screen:?}");
+    }
+    assert_eq!(code, 130);
+    assert_restored(&screen);
+}
