@@ -8,6 +8,7 @@ mod chat;
 mod config;
 mod decode;
 mod error;
+mod guard;
 mod hash;
 pub mod pretokenize;
 mod special;

@@ -13,16 +13,17 @@ use minijinja::{Environment, Error, ErrorKind, State};
 
 use super::chat::Date;
 use super::error::{TextError, shown};
+use super::guard::{BOUNDED, bounded, guarded, tokens};
 
 /// Bytes of source; the longest template of a published model has a seventh of it.
 const MAX_SOURCE: usize = 128 * 1024;
-/// Words and signs in one tag; the longest published tag has a sixteenth of it.
+/// Words, strings and signs in one tag; the longest published tag has a sixteenth of it.
 const MAX_TAG_WORDS: usize = 1000;
 /// `elif` branches in all.
 const MAX_BRANCHES: usize = 500;
 /// Bytes of a rendered text's worth of fuel: the ceiling of every allowance.
 const MAX_FUEL: u64 = 2_000_000;
-const STACK: usize = 256 * 1024 * 1024;
+const STACK: usize = 64 * 1024 * 1024;
 /// Digits in a width that `str.format` may be given.
 const MAX_WIDTH_DIGITS: usize = 3;
 const MAX_JSON_DEPTH: usize = 64;
@@ -44,7 +45,7 @@ impl Template {
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(|e| explain(&e))?;
         on_wide_stack(|| {
             environment = environment_for(syntax, date);
-            environment.add_template_owned(NAME, without_generation_tags(source)).map_err(|e| explain(&e))
+            environment.add_template_owned(NAME, prepared(source)).map_err(|e| explain(&e))
         })?;
         Ok(Template { environment })
     }
@@ -68,6 +69,13 @@ fn environment_for(syntax: SyntaxConfig, date: Option<Date>) -> Environment<'sta
         Err(Error::new(ErrorKind::InvalidOperation, format!("the template refuses this conversation: {message}")))
     });
     environment.add_filter("tojson", to_json);
+    environment.add_filter(BOUNDED, bounded);
+    // Python does not iterate over None.
+    environment.add_test("iterable", |value: &Value| !value.is_none() && value.try_iter().is_ok());
+    environment.set_formatter(|out, state, value| {
+        bounded(state, value)?;
+        minijinja::escape_formatter(out, state, value)
+    });
     if let Some(date) = date {
         environment.add_function("strftime_now", move |format: &str| date.format(format));
     }
@@ -119,7 +127,7 @@ fn check_bounds(source: &str) -> Result<(), TextError> {
     }
     let mut branches = 0;
     for (at, tag) in tags(source) {
-        let words = tag_words(tag);
+        let words = tokens(tag).len();
         if words > MAX_TAG_WORDS {
             return refuse(at, format!("a tag of {words} words; at most {MAX_TAG_WORDS} are taken"));
         }
@@ -141,14 +149,28 @@ fn tags(source: &str) -> impl Iterator<Item = (usize, &str)> {
             let start = from + source[from..].find('{')?;
             match source.as_bytes().get(start + 1) {
                 Some(b'{') | Some(b'%') => {
-                    from = start + tag_length(&source.as_bytes()[start..]);
-                    return Some((start, &source[start..from]));
+                    let end = start + tag_length(&source.as_bytes()[start..]);
+                    let tag = &source[start..end];
+                    from = if tag_name(tag) == "raw" { end + raw_length(&source[end..]) } else { end };
+                    return Some((start, tag));
                 }
                 Some(b'#') => from = source[start..].find("#}").map_or(source.len(), |end| start + end + 2),
                 _ => from = start + 1,
             }
         }
     })
+}
+
+/// What is between `{%` and `%}`, without signs for white space.
+fn tag_name(tag: &str) -> &str {
+    tag.trim_start_matches("{%").trim_end_matches("%}").trim_matches(['-', '+']).trim()
+}
+
+/// Bytes up to the `{% endraw %}` that ends a raw text.
+fn raw_length(text: &str) -> usize {
+    let ends =
+        |&(at, _): &(usize, &str)| text[at + 2..].trim_start_matches(['-', '+']).trim_start().starts_with("endraw");
+    text.match_indices("{%").find(ends).map_or(text.len(), |(at, _)| at)
 }
 
 fn tag_length(bytes: &[u8]) -> usize {
@@ -175,32 +197,18 @@ fn tag_length(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// Words, numbers and signs in a tag; a string counts as its words.
-fn tag_words(tag: &str) -> usize {
-    let mut inside_word = false;
-    let mut words = 0;
-    for c in tag.chars() {
-        let part_of_word = c.is_alphanumeric() || c == '_';
-        let begins = part_of_word && !inside_word;
-        let sign = !part_of_word && c.is_ascii_punctuation();
-        words += usize::from(begins || sign);
-        inside_word = part_of_word;
-    }
-    words
-}
-
-/// `{% generation %}` marks what training learns from; here its contents are plain contents.
-fn without_generation_tags(source: &str) -> String {
-    let mut plain = String::with_capacity(source.len());
+/// The source as it is compiled: every tag guarded, and `{% generation %}`, which marks what training learns from,
+/// as a block that is always taken.
+fn prepared(source: &str) -> String {
+    let mut plain = String::with_capacity(source.len() * 2);
     let mut from = 0;
     for (at, tag) in tags(source) {
         plain.push_str(&source[from..at]);
         from = at + tag.len();
-        let name = tag.trim_start_matches("{%").trim_end_matches("%}").trim_matches(['-', '+']).trim();
-        match name {
+        match tag_name(tag) {
             "generation" => plain.push_str(&tag.replace("generation", "if true")),
             "endgeneration" => plain.push_str(&tag.replace("endgeneration", "endif")),
-            _ => plain.push_str(tag),
+            _ => plain.push_str(&guarded(tag)),
         }
     }
     plain.push_str(&source[from..]);
@@ -217,6 +225,9 @@ fn python_method(state: &mut State<'_, '_>, value: &Value, method: &str, argumen
         if digits > MAX_WIDTH_DIGITS || wide {
             return Err(Error::new(ErrorKind::InvalidOperation, "format: the width is too large"));
         }
+    }
+    for value in arguments.iter().chain([value]) {
+        bounded(state, value)?;
     }
     minijinja_contrib::pycompat::unknown_method_callback(state, value, method, arguments)
 }

@@ -118,14 +118,24 @@ pub fn letter(byte: u8) -> char {
     char::from_u32(256 + before).expect("a letter")
 }
 
-/// The real Qwen2 vocabulary, which the repository doesn't hold: `fixtures/cache/` or `DEMASK_VOCAB_DIR`.
-pub fn qwen2() -> Option<Gguf> {
-    let folder = std::env::var_os("DEMASK_VOCAB_DIR")
-        .map(PathBuf::from)
-        .unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/cache"));
-    let path = folder.join("ggml-vocab-qwen2.gguf");
+/// A file of the repository's fixtures.
+fn fixture(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(path)
+}
+
+/// A golden table of `fixtures/golden/tokenizer/`.
+pub fn golden<T: serde::de::DeserializeOwned>(name: &str) -> T {
+    let path = fixture("golden/tokenizer").join(name);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A real vocabulary, which the repository doesn't hold: from `fixtures/cache/` or `DEMASK_VOCAB_DIR`.
+pub fn vocabulary(file: &str) -> Option<Gguf> {
+    let folder = std::env::var_os("DEMASK_VOCAB_DIR").map_or_else(|| fixture("cache"), PathBuf::from);
+    let path = folder.join(file);
     if !path.exists() {
-        eprintln!("SKIPPED: {} is not there (fixtures/README.md says how to fetch it)", path.display());
+        eprintln!("SKIPPED: {} is not there (fixtures/make/fetch_vocab.py brings it)", path.display());
         return None;
     }
     Some(Gguf::open(path).expect("the vocabulary opens"))
