@@ -26,7 +26,7 @@ use crate::output;
         demask run \"List the planets separated by commas.\"\n  \
         demask run -m model.gguf -f question.txt --verbose\n  \
         demask inspect model.gguf\n\n\
-        Exit codes: 0 done, 1 failed, 2 wrong use, 3 a download needs a yes, 130 stopped with Ctrl-C."
+        Exit codes: 0 done, 1 failed, 2 wrong use, 130 stopped with Ctrl-C."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -54,7 +54,8 @@ pub(crate) fn is_command(name: &str) -> bool {
         the text appears from the left as soon as it can't change any more. Ctrl-C stops after the current step and keeps \
         what is final.\n\n\
         The prompt is the argument, then the files of -f, then stdin if it is a pipe or a file, joined with newlines. One \
-        newline at the end of a file or of stdin is left out; with --no-chat every byte counts.",
+        newline at the end of a file or of stdin is left out; with --no-chat every byte counts. A prompt that begins with a \
+        dash goes behind `--`.",
     after_help = "Examples:\n  \
         demask run \"Name the months.\"\n  \
         demask run -m llada-8b-q4_k_m.gguf --steps 64 -n 128 \"Explain tides.\"\n  \

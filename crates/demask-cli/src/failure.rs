@@ -137,6 +137,7 @@ fn usage_text(error: &clap::Error) -> (String, String) {
     let similar = [ContextKind::SuggestedArg, ContextKind::SuggestedValue, ContextKind::SuggestedSubcommand]
         .into_iter()
         .find_map(get);
+    let similar_is_none = similar.is_none();
     let see = match similar {
         Some(similar) => format!("did you mean `{similar}`?"),
         None => format!("see `{help}`"),
@@ -150,6 +151,10 @@ fn usage_text(error: &clap::Error) -> (String, String) {
         ErrorKind::InvalidValue => {
             let known = get(ContextKind::ValidValue).unwrap_or_default();
             (format!("{bare} {value} can't be used: it must be one of {known}"), see)
+        }
+        ErrorKind::UnknownArgument if similar_is_none => {
+            let see = format!("{see}; a prompt that begins with `-` goes behind `--`");
+            (format!("unexpected argument `{option}`"), see)
         }
         ErrorKind::UnknownArgument => (format!("unexpected argument `{option}`"), see),
         ErrorKind::InvalidSubcommand => {

@@ -56,8 +56,10 @@ impl ModelRef {
         };
         match self {
             ModelRef::Embedded => {
-                output::line("note", "no model given with `-m`: the small embedded model answers");
-                Ok(embedded::open()?)
+                let gguf = embedded::open()?;
+                let name = gguf.metadata().string("general.name")?.unwrap_or("a small model");
+                output::line("note", &format!("using the embedded toy model {name}; `-m` takes another"));
+                Ok(gguf)
             }
             ModelRef::File(path) => Ok(Gguf::open(path)?),
             ModelRef::Hub(name) => Err(not_built("models of a hub", name).into()),

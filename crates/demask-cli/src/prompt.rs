@@ -3,6 +3,9 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use demask::text::{Specials, Tokenizer};
@@ -29,7 +32,9 @@ impl PromptArgs {
             parts.push(self.read(file, &format!("the prompt file `{name}`"))?);
         }
         if stdin_is_readable() {
+            let waiting = Waiting::start();
             let text = self.read(io::stdin().lock(), "stdin")?;
+            drop(waiting);
             if !text.is_empty() {
                 parts.push(text);
             }
@@ -122,6 +127,30 @@ fn utf8(name: &str, bytes: Vec<u8>) -> Result<String> {
         let byte = error.as_bytes().get(at).copied().unwrap_or_default();
         anyhow::anyhow!("{name} is not UTF-8: byte {at} is 0x{byte:02x}")
     })
+}
+
+/// Tells a person who waits for a prompt that we wait for stdin.
+struct Waiting(Arc<AtomicBool>);
+
+impl Waiting {
+    fn start() -> Waiting {
+        let waits = Arc::new(AtomicBool::new(true));
+        let told = Arc::clone(&waits);
+        // Without the thread nothing is told, and nothing else changes.
+        let _ = std::thread::Builder::new().spawn(move || {
+            std::thread::sleep(Duration::from_secs(2));
+            if told.load(Ordering::Relaxed) {
+                output::line("note", "reading stdin for more of the prompt; `< /dev/null` if there is none");
+            }
+        });
+        Waiting(waits)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
 }
 
 /// Whether stdin holds something to read: a pipe, a file or a socket, but no terminal and no device.

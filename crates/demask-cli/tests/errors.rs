@@ -241,6 +241,7 @@ fn d39_mistyped_numbers_are_misuse() {
 fn misuse_is_told_in_one_line() {
     run(&["run", "hi", "--stepz", "3"]).refused(2, &["`--stepz`"]);
     assert!(run(&["run", "hi", "--stepz", "3"]).stderr.contains("did you mean `--steps`"));
+    assert!(run(&["run", "-5 + 3"]).stderr.contains("behind `--`"));
     run(&["rum"]).refused(2, &["`rum`"]);
     run(&["run", "hi", "--steps"]).refused(2, &["--steps"]);
     run(&["run", "hi", "--seed", "1", "--seed", "2"]).refused(2, &["--seed"]);
@@ -282,6 +283,14 @@ fn e36_every_path_fault_has_its_reason() {
     ] {
         run(&["run", "hi", "-m", &path]).refused(1, words);
         run(&["inspect", &path]).refused(1, words);
+    }
+    #[cfg(unix)]
+    {
+        let pipe = inside("pipe.gguf");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        run(&["run", "hi", "-m", &pipe]).refused(1, &["pipe.gguf", "a named pipe"]);
+        run(&["inspect", &pipe]).refused(1, &["pipe.gguf", "a named pipe"]);
+        run(&["inspect", "/dev/null"]).refused(1, &["/dev/null", "device"]);
     }
     let missing = inside("no/such/prompt");
     run(&["run", "-f", &missing]).refused(1, &["the prompt file", "no/such/prompt", "No such file"]);

@@ -24,7 +24,11 @@ fn json(args: &[&str]) -> serde_json::Value {
 fn the_embedded_model_answers_and_is_named() {
     let outcome = run(&["run", "-n", "16", "What is 2+3?"]).succeeded();
     assert!(outcome.text().ends_with('\n') && outcome.text().len() > 1, "{}", outcome.text());
-    assert!(outcome.stderr.starts_with("note: ") && outcome.stderr.contains("embedded model"), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.starts_with("note: ") && outcome.stderr.contains("the embedded toy model demask-tiny"),
+        "{}",
+        outcome.stderr
+    );
     assert_eq!(outcome.stderr.lines().count(), 1);
 }
 
@@ -35,6 +39,26 @@ fn stdout_holds_the_answer_and_nothing_else() {
     assert_eq!(plain.text(), format!("{}\n", json["text"].as_str().unwrap()));
     assert!(!plain.stderr.contains('\u{1b}'), "{}", plain.stderr);
     assert_eq!(tiny(&["hi"]).stderr, "");
+}
+
+#[test]
+fn text_streams_while_steps_are_left() {
+    let mut child = demask()
+        .args(["run", "-n", "96", "--block-length", "4", "--eos", "keep", "Count from 1 to 10."])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let mut first = [0];
+    stdout.read_exact(&mut first).unwrap();
+    assert!(child.try_wait().unwrap().is_none(), "the first text came with the end");
+    let mut rest = Vec::new();
+    stdout.read_to_end(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let whole = run(&["run", "-n", "96", "--block-length", "4", "--eos", "keep", "--json", "Count from 1 to 10."]);
+    let streamed = String::from_utf8([&first[..], &rest].concat()).unwrap();
+    assert_eq!(streamed, format!("{}\n", whole.succeeded().json()["text"].as_str().unwrap()));
 }
 
 #[test]
@@ -78,6 +102,10 @@ fn json_has_every_field_of_the_schema() {
         serde_json::Value::Object(_) => "object",
     };
     assert_eq!(json.as_object().unwrap().len(), fields.len(), "{json}");
+    let documented = std::fs::read_to_string(harness::workspace("crates/demask-cli/README.md")).unwrap();
+    for field in json.as_object().unwrap().keys().chain(json["request"].as_object().unwrap().keys()) {
+        assert!(documented.contains(&format!("`{field}`")), "README.md lacks `{field}`");
+    }
     for (field, wanted) in fields {
         let may_be_null = matches!(field, "rows_per_visible_token" | "visible_tokens_per_s" | "peak_rss_bytes");
         let found = kind(&json[field]);
@@ -169,6 +197,23 @@ fn b08_file_stdin_and_argument_are_the_same_prompt() {
     let by_stdin = run_with_stdin(&args, "\u{feff}D: Four\n".as_bytes()).succeeded();
     assert_eq!(by_file.stdout, by_stdin.stdout);
     assert_eq!(by_stdin.stdout, run(&[&args[..], &["\u{feff}D: Four"]].concat()).succeeded().stdout);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_silent_pipe_is_told_of() {
+    let mut child = demask()
+        .args(["tokenize", "hi", "-m", &fixture("tiny-llada-f32")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("note: reading stdin"), "{line}");
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
