@@ -1,2 +1,67 @@
-//! Project checks and generated files.
-fn main() {}
+//! Project checks: `cargo xtask ci` is the whole gate, `cargo xtask tidy` its quick part.
+
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+
+const USAGE: &str = "\
+usage: cargo xtask <task>
+
+  ci      everything that must hold: fmt, tidy, clippy, rustdoc, tests, tests with the scalar kernels forced
+  tidy    file sizes, unsafe only where it is listed, no paths of one machine, files that say what they are for";
+
+fn main() -> ExitCode {
+    let task = std::env::args().nth(1).unwrap_or_default();
+    let result = match task.as_str() {
+        "ci" => ci(),
+        "tidy" => tidy::tidy(&root()),
+        _ => Err(anyhow::anyhow!("{USAGE}")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace's folder.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_path_buf()
+}
+
+#[expect(clippy::print_stderr, reason = "a task's only output")]
+fn report(message: &str) {
+    eprintln!("{message}");
+}
+
+fn ci() -> Result<()> {
+    cargo(&["fmt", "--all", "--", "--check"], &[])?;
+    tidy::tidy(&root())?;
+    cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
+    cargo(&["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")])?;
+    cargo(&["test", "--workspace"], &[])?;
+    // The fallback of every machine must give the same answers.
+    cargo(&["test", "--package", "demask-compute", "--package", "demask"], &[("DEMASK_ISA", "scalar")])
+}
+
+fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<()> {
+    let shown: Vec<String> = environment.iter().map(|(name, value)| format!("{name}={value:?} ")).collect();
+    let shown = format!("{}cargo {}", shown.concat(), arguments.join(" "));
+    report(&format!("--- {shown}"));
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .current_dir(root())
+        .status()
+        .with_context(|| format!("cannot start `{shown}`"))?;
+    if !status.success() {
+        bail!("`{shown}` failed");
+    }
+    Ok(())
+}
