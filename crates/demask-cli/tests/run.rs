@@ -301,6 +301,55 @@ fn e11_a_reader_that_leaves_is_no_failure() {
     }
 }
 
+#[test]
+fn e11_a_run_ends_within_a_step_of_its_reader() {
+    let mut child = demask()
+        .args(["run", "-n", "400", "--block-length", "2", "--eos", "keep", "Count from 1 to 10."])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut [0]).unwrap();
+    drop(stdout);
+    let left = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(left.elapsed() < Duration::from_secs(4), "{:?}", left.elapsed());
+    assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1, "only the note about the model");
+}
+
+#[test]
+fn a19_any_part_of_a_split_model_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = demask_gguf::Gguf::open(fixture("tiny-llada-q8_0")).unwrap();
+    let path = |part: usize| folder.path().join(format!("tiny-0000{part}-of-00003.gguf"));
+    for part in 0..3usize {
+        let mut writer = demask_gguf::Writer::new();
+        if part == 0 {
+            for (key, value) in whole.metadata().iter() {
+                writer.add(key, value.clone()).unwrap();
+            }
+        }
+        writer.add("split.no", Value::U16(part as u16)).unwrap();
+        writer.add("split.count", Value::U16(3)).unwrap();
+        writer.add("split.tensors.count", Value::I32(whole.tensors().len() as i32)).unwrap();
+        for tensor in whole.tensors().chunks(7).nth(part).unwrap() {
+            writer.tensor(&tensor.name, &tensor.dims, tensor.ty, whole.bytes(tensor).to_vec()).unwrap();
+        }
+        writer.save(path(part + 1)).unwrap();
+    }
+    let logits = |model: &str| run(&["logits", "--tokens", "282,104,105,284", "-m", model]).succeeded().stdout;
+    let wanted = logits(&fixture("tiny-llada-q8_0"));
+    for part in 1..=3 {
+        assert_eq!(logits(path(part).to_str().unwrap()), wanted, "from part {part}");
+        let json = run(&["inspect", "--json", path(part).to_str().unwrap()]).succeeded().json();
+        assert_eq!((&json["parts"], json["tensors"].as_array().unwrap().len()), (&3.into(), 21));
+    }
+    std::fs::remove_file(path(2)).unwrap();
+    run(&["inspect", path(1).to_str().unwrap()]).refused(1, &["tiny-00001-of-00003.gguf", "tiny-00002-of-00003.gguf"]);
+}
+
 #[cfg(unix)]
 #[test]
 fn e09_ctrl_c_stops_after_the_step_and_prints_what_is_final() {

@@ -74,6 +74,14 @@ pub(crate) fn finish(command: &mut Command) -> Outcome {
     }
 }
 
+/// The same within `limit`; a machine that was busy with something else gets a second try.
+pub(crate) fn run_within<S: AsRef<OsStr>>(limit: Duration, args: &[S]) -> Outcome {
+    let first = run(args);
+    let outcome = if first.took < limit { first } else { run(args) };
+    assert!(outcome.took < limit, "took {:?}", outcome.took);
+    outcome
+}
+
 pub(crate) fn run_with_stdin<S: AsRef<OsStr>>(args: &[S], stdin: &[u8]) -> Outcome {
     let started = Instant::now();
     let mut child =
