@@ -6,6 +6,7 @@
 //! the order in which a kernel walks them: k-group, row, 32 values. A row's tail past `width` is zero.
 
 use super::kernels::{K_GROUP, Kernels, MAGIC};
+use super::rowwise::{LANES, sum};
 use super::shared::SharedMut;
 use std::ops::Range;
 
@@ -193,7 +194,7 @@ pub(super) fn quantize_row(writer: &OperandWriter<'_>, row: usize) {
         let mut best = GroupCodes::ZERO;
         if greatest > 0.0 {
             for peak in PEAKS {
-                let found = GroupCodes::new(group, peak / greatest);
+                let found = GroupCodes::new(group, greatest, peak);
                 if found.explained > best.explained {
                     best = found;
                 }
@@ -216,7 +217,8 @@ struct GroupCodes {
     codes: [i32; K_GROUP],
     /// `sum(v q) / sum(q^2)`: the scale of least squared error for these codes.
     scale: f32,
-    /// `sum(v q)^2 / sum(q^2)`: what that scale explains of `sum(v^2)`; the rest is the squared error.
+    /// `sum(v q)^2 / sum(q^2)`: what that scale explains of `sum(v^2)`, with v in units of the greatest magnitude; the
+    /// rest is the squared error.
     explained: f32,
 }
 
@@ -224,30 +226,23 @@ impl GroupCodes {
     const ZERO: GroupCodes = GroupCodes { codes: [0; K_GROUP], scale: 0.0, explained: 0.0 };
 
     #[inline(always)]
-    fn new(group: &[f32; K_GROUP], inverse: f32) -> GroupCodes {
-        const LANES: usize = 16;
+    fn new(group: &[f32; K_GROUP], greatest: f32, peak: f32) -> GroupCodes {
+        let inverse = peak / greatest;
         let mut codes = [0i32; K_GROUP];
         for (code, &value) in codes.iter_mut().zip(group) {
             // Rounds half to even: see `MAGIC`. What isn't finite gives some code, and a scale that tells.
-            *code = i32::from((value.mul_add(inverse, MAGIC)).to_bits() as u8 as i8);
+            *code = i32::from(value.mul_add(inverse, MAGIC).to_bits() as u8 as i8);
         }
         let square: i32 = codes.iter().map(|q| q * q).sum();
-        // Sums in lanes vectorise the same way for every instruction set.
+        // In steps of the scale, so that nothing underflows; summed in lanes.
         let mut lanes = [0.0f32; LANES];
-        for half in 0..K_GROUP / LANES {
-            for (lane, sum) in lanes.iter_mut().enumerate() {
-                let i = half * LANES + lane;
-                *sum = group[i].mul_add(codes[i] as f32, *sum);
+        for (values, codes) in group.as_chunks::<LANES>().0.iter().zip(codes.as_chunks::<LANES>().0) {
+            for ((lane, &value), &code) in lanes.iter_mut().zip(values).zip(codes) {
+                *lane = (value * inverse).mul_add(code as f32, *lane);
             }
         }
-        let mut width = LANES / 2;
-        while width > 0 {
-            for lane in 0..width {
-                lanes[lane] += lanes[lane + width];
-            }
-            width /= 2;
-        }
-        let scale = lanes[0] / square as f32;
-        GroupCodes { codes, scale, explained: lanes[0] * scale }
+        let product = sum(&lanes);
+        let factor = product / square as f32;
+        GroupCodes { codes, scale: factor * (greatest / peak), explained: product * factor / (peak * peak) }
     }
 }

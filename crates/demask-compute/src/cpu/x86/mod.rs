@@ -144,7 +144,7 @@ impl Pointers {
 fn pin(sum: &mut std::arch::x86_64::__m256i) {
     // SAFETY: no instruction.
     unsafe {
-        std::arch::asm!("/* {0} */", inout(ymm_reg) * sum, options(pure, nomem, nostack, preserves_flags));
+        std::arch::asm!("/* {0} */", inout(ymm_reg) * sum, options(nostack, preserves_flags));
     }
 }
 
