@@ -9,7 +9,11 @@ use anyhow::{Context, Result, bail};
 const HARD_CAP: usize = 800;
 /// Lines of the two texts that read like the paper.
 const PAPER_CAP: usize = 260;
-const PAPER: &[&str] = &["crates/demask/src/diffusion/generate.rs", "crates/demask/src/model/llada.rs", "crates/demask/src/model/dream.rs"];
+const PAPER: &[&str] = &[
+    "crates/demask/src/diffusion/generate.rs",
+    "crates/demask/src/model/llada.rs",
+    "crates/demask/src/model/dream.rs",
+];
 /// Where unsafe code may stand.
 const UNSAFE: &[&str] = &[
     "crates/demask-gguf/src/mmap.rs",
@@ -20,7 +24,8 @@ const UNSAFE: &[&str] = &[
     "crates/demask-compute/tests/",
 ];
 /// Paths that belong to one machine, and words that mean unfinished work. Split so that this file passes itself.
-const BANNED: &[&str] = &[concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("TO", "DO"), concat!("FIX", "ME")];
+const BANNED: &[&str] =
+    &[concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("TO", "DO"), concat!("FIX", "ME")];
 
 pub(crate) fn tidy(root: &Path) -> Result<()> {
     let mut faults = Vec::new();
@@ -44,11 +49,17 @@ fn tracked_files(root: &Path) -> Result<Vec<String>> {
     if !output.status.success() {
         bail!("`git ls-files` failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
-    Ok(output.stdout.split(|&byte| byte == 0).filter(|name| !name.is_empty()).map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+    Ok(output
+        .stdout
+        .split(|&byte| byte == 0)
+        .filter(|name| !name.is_empty())
+        .map(|name| String::from_utf8_lossy(name).into_owned())
+        .collect())
 }
 
 fn check_text(name: &str, text: &str, faults: &mut Vec<String>) {
-    let prose = [".rs", ".py", ".md", ".toml", ".sh", ".yml"].iter().any(|end| name.ends_with(end)) || name.starts_with(".ci/");
+    let prose =
+        [".rs", ".py", ".md", ".toml", ".sh", ".yml"].iter().any(|end| name.ends_with(end)) || name.starts_with(".ci/");
     if !prose {
         return;
     }
@@ -78,7 +89,9 @@ fn check_rust(name: &str, text: &str, faults: &mut Vec<String>) {
     }
     for (number, line) in (1..).zip(text.lines()) {
         let code = line.split("//").next().unwrap_or_default();
-        if ["unsafe {", "unsafe fn", "unsafe impl", "allow(unsafe_code)"].iter().any(|word| code.contains(word)) && !name.starts_with("xtask/") {
+        if ["unsafe {", "unsafe fn", "unsafe impl", "allow(unsafe_code)"].iter().any(|word| code.contains(word))
+            && !name.starts_with("xtask/")
+        {
             faults.push(format!("{name}:{number}: unsafe code outside the listed files"));
         }
     }
