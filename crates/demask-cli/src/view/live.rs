@@ -25,6 +25,7 @@ static DRAWING: AtomicBool = AtomicBool::new(false);
 static TERMINAL: Mutex<()> = Mutex::new(());
 
 /// Puts the terminal back as it was; nothing is drawn while the result lives.
+#[cfg(unix)]
 pub(crate) fn restore() -> Option<MutexGuard<'static, ()>> {
     if !DRAWING.load(Ordering::Relaxed) {
         return None;

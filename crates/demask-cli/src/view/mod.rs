@@ -5,4 +5,6 @@ pub(crate) mod live;
 pub(crate) mod plain;
 pub(crate) mod progress;
 
-pub(crate) use live::{restore, restore_on_panic};
+#[cfg(unix)]
+pub(crate) use live::restore;
+pub(crate) use live::restore_on_panic;
