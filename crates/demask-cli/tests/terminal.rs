@@ -100,9 +100,14 @@ fn logits_are_not_for_terminals() {
 
 #[test]
 fn e09_ctrl_c_restores_the_terminal() {
-    // The shell sends SIGINT to the program alone.
-    let arguments = "run -n 400 --block-length 400 --eos keep 'Count from 1 to 5.' & sleep 1; kill -INT $!; wait $!";
-    let Some((code, screen)) = on_a_terminal(arguments, &[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace").display().to_string();
+    // The shell sends SIGINT to the program alone, once its first steps are in the trace.
+    let arguments = format!(
+        "run -n 400 --block-length 400 --eos keep --trace {trace} 'Count from 1 to 5.' & \
+         until [ -s {trace} ] && [ $(wc -l < {trace}) -gt 2 ]; do sleep 0.05; done; kill -INT $!; wait $!"
+    );
+    let Some((code, screen)) = on_a_terminal(&arguments, &[]) else { return };
     assert!(screen.contains("note: stopped"), "{code}: {screen:?}");
     assert_eq!(code, 130);
     assert_restored(&screen);

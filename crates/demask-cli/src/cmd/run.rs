@@ -183,16 +183,17 @@ impl Trace {
         Ok(trace)
     }
 
+    /// Writes a line at once, so that a run that is cut short leaves what it did.
     fn write(&mut self, line: &TraceLine<'_>) -> Result<()> {
         serde_json::to_writer(&mut self.file, line)
             .map_err(std::io::Error::from)
             .and_then(|()| self.file.write_all(b"\n"))
+            .and_then(|()| self.file.flush())
             .with_context(|| format!("cannot write the trace `{}`", self.name))
     }
 
     fn finish(&mut self, generation: &Generation) -> Result<()> {
-        self.write(&TraceLine::End { finish: generation.finish, statistics: generation.statistics })?;
-        self.file.flush().with_context(|| format!("cannot write the trace `{}`", self.name))
+        self.write(&TraceLine::End { finish: generation.finish, statistics: generation.statistics })
     }
 }
 
