@@ -1,5 +1,7 @@
 //! Templates that never end, or eat all memory. Alone in its process, so that the peak is its own.
 
+#![allow(clippy::print_stdout)]
+
 mod text_support;
 
 use std::time::{Duration, Instant};

@@ -1,5 +1,6 @@
 //! The word scanner against the regular expressions that the rules were published as.
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use demask::text::TextError;
@@ -9,8 +10,11 @@ use proptest::prelude::*;
 const RULES: [SplitRule; 4] = [SplitRule::Qwen2, SplitRule::BailingMoe, SplitRule::LlamaBpe, SplitRule::Gpt2];
 
 fn by_expression(rule: SplitRule, text: &str) -> Vec<String> {
-    let expression = fancy_regex::Regex::new(rule.published_expression()).expect("a valid expression");
-    expression.find_iter(text).map(|m| m.expect("a short text").as_str().to_owned()).collect()
+    static COMPILED: OnceLock<[fancy_regex::Regex; 4]> = OnceLock::new();
+    let compiled = COMPILED
+        .get_or_init(|| RULES.map(|r| fancy_regex::Regex::new(r.published_expression()).expect("a valid expression")));
+    let at = RULES.iter().position(|r| *r == rule).expect("one of the rules");
+    compiled[at].find_iter(text).map(|m| m.expect("a short text").as_str().to_owned()).collect()
 }
 
 fn check(text: &str) {

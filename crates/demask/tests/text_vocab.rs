@@ -1,6 +1,8 @@
 //! The tokenizer on the real Qwen2 vocabulary, against published and computed ids. The vocabulary is fetched, never
 //! committed: where it is missing, these tests say so and pass.
 
+#![allow(clippy::print_stdout)]
+
 mod text_support;
 
 use std::collections::BTreeMap;

@@ -207,7 +207,8 @@ impl ChatTemplate {
             return Ok(());
         };
         let absent = |marker: &&str| {
-            !tokenizer.control_names().at(marker.as_bytes()).is_some_and(|(_, length)| length == marker.len())
+            let found = tokenizer.control_names().at(marker.as_bytes());
+            found.is_none_or(|(_, length)| length != marker.len())
         };
         match row.markers.iter().copied().find(absent) {
             Some(token) => Err(TextError::MissingMarker { architecture: row.architecture, token }),

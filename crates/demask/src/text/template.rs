@@ -1,9 +1,9 @@
 //! Jinja templates from files that nobody vouched for: what Hugging Face templates use, and bounds on all of it.
 //!
-//! A template reads no file and no clock. Its source, its longest tag and its nesting are bounded before it is
-//! compiled; running it burns fuel for every instruction and every byte, by an allowance that grows with the
-//! conversation. Compiling and rendering happen on a thread whose stack holds the deepest nesting that the bounds
-//! let through.
+//! A template reads no file and no clock. Its source and its longest tag are bounded before it is compiled, and the
+//! compiler bounds its nesting; running it burns fuel for every instruction and every byte made, by an allowance that
+//! grows with the conversation; what values hold is bounded by [`guard`](super::guard). All of it happens on a thread
+//! of its own, whose stack holds the deepest nesting that the bounds let through wherever the caller runs.
 
 use std::fmt::Write as _;
 
@@ -21,8 +21,9 @@ const MAX_SOURCE: usize = 128 * 1024;
 const MAX_TAG_WORDS: usize = 1000;
 /// `elif` branches in all.
 const MAX_BRANCHES: usize = 500;
-/// Bytes of a rendered text's worth of fuel: the ceiling of every allowance.
+/// The ceiling of every allowance. One unit pays for an instruction or 64 bytes, so this is 128 MB at most.
 const MAX_FUEL: u64 = 2_000_000;
+/// Bytes of stack, of which only the touched part takes memory.
 const STACK: usize = 64 * 1024 * 1024;
 /// Digits in a width that `str.format` may be given.
 const MAX_WIDTH_DIGITS: usize = 3;
@@ -50,7 +51,7 @@ impl Template {
         Ok(Template { environment })
     }
 
-    /// Renders the template. `weight` is the size of the input, messages and bytes, and sets the allowance.
+    /// Renders the template. The number of messages and of their bytes sets the allowance.
     pub(crate) fn render(&self, context: &Value, messages: usize, bytes: usize) -> Result<String, TextError> {
         let fuel = 200_000u64.saturating_add(2_000 * messages as u64).saturating_add(bytes as u64 / 2).min(MAX_FUEL);
         on_wide_stack(|| {
@@ -82,7 +83,7 @@ fn environment_for(syntax: SyntaxConfig, date: Option<Date>) -> Environment<'sta
     environment
 }
 
-/// Runs `work` on a thread with [`STACK`] bytes of stack, of which only the touched part takes memory.
+/// Runs `work` on a thread with [`STACK`] bytes of stack.
 fn on_wide_stack<T: Send>(work: impl FnOnce() -> Result<T, TextError> + Send) -> Result<T, TextError> {
     let failed = |detail: &str| TextError::Template { line: None, detail: detail.to_owned() };
     std::thread::scope(|scope| {

@@ -1,31 +1,31 @@
 //! A small vocabulary made on the spot, and the real Qwen2 vocabulary where it is at hand.
 
-#![allow(dead_code)]
+#![allow(dead_code, clippy::print_stderr)]
 
 use std::path::PathBuf;
 
 use demask::text::{ConfigIds, Tokenizer, TokenizerConfig};
 use demask_gguf::Gguf;
 
-pub const NORMAL: i32 = 1;
-pub const CONTROL: i32 = 3;
-pub const USER_DEFINED: i32 = 4;
-pub const UNUSED: i32 = 5;
-pub const BYTE: i32 = 6;
+pub(crate) const NORMAL: i32 = 1;
+pub(crate) const CONTROL: i32 = 3;
+pub(crate) const USER_DEFINED: i32 = 4;
+pub(crate) const UNUSED: i32 = 5;
+pub(crate) const BYTE: i32 = 6;
 
 /// A vocabulary under construction. It begins with one token per byte, ids 0 to 255.
-pub struct Vocabulary {
-    pub architecture: &'static str,
-    pub pre: Option<&'static str>,
-    pub tokens: Vec<Vec<u8>>,
-    pub types: Vec<i32>,
-    pub merges: Vec<Vec<u8>>,
-    pub ids: ConfigIds,
-    pub add_bos_token: Option<bool>,
+pub(crate) struct Vocabulary {
+    pub(crate) architecture: &'static str,
+    pub(crate) pre: Option<&'static str>,
+    pub(crate) tokens: Vec<Vec<u8>>,
+    pub(crate) types: Vec<i32>,
+    pub(crate) merges: Vec<Vec<u8>>,
+    pub(crate) ids: ConfigIds,
+    pub(crate) add_bos_token: Option<bool>,
 }
 
 impl Vocabulary {
-    pub fn bytes() -> Vocabulary {
+    pub(crate) fn bytes() -> Vocabulary {
         Vocabulary {
             architecture: "llada",
             pre: Some("llada"),
@@ -38,7 +38,7 @@ impl Vocabulary {
     }
 
     /// Bytes, LLaDA's markers, and the merges of a few words.
-    pub fn llada() -> Vocabulary {
+    pub(crate) fn llada() -> Vocabulary {
         let mut v = Vocabulary::bytes();
         v.words(&["us", "er", "user", "as", "nt", "Hi", "\n\n", "an", "st"]);
         v.ids.bos = Some(v.add("<|startoftext|>", CONTROL).into());
@@ -52,7 +52,7 @@ impl Vocabulary {
     }
 
     /// Bytes and Dream's markers.
-    pub fn dream() -> Vocabulary {
+    pub(crate) fn dream() -> Vocabulary {
         let mut v = Vocabulary::bytes();
         (v.architecture, v.pre) = ("dream", Some("qwen2"));
         v.ids.eos = Some(v.add("<|endoftext|>", CONTROL).into());
@@ -62,14 +62,14 @@ impl Vocabulary {
         v
     }
 
-    pub fn add(&mut self, token: &str, kind: i32) -> u32 {
+    pub(crate) fn add(&mut self, token: &str, kind: i32) -> u32 {
         self.tokens.push(token.as_bytes().to_vec());
         self.types.push(kind);
         self.tokens.len() as u32 - 1
     }
 
     /// A token of two known ones, and its merge; the newest merge has the lowest priority.
-    pub fn merge(&mut self, left: &str, right: &str) -> u32 {
+    pub(crate) fn merge(&mut self, left: &str, right: &str) -> u32 {
         let spelled = |text: &str| -> String { text.bytes().map(letter).collect() };
         let (left, right) = (spelled(left), spelled(right));
         self.merges.push(format!("{left} {right}").into_bytes());
@@ -77,14 +77,14 @@ impl Vocabulary {
     }
 
     /// Merges for words whose halves are bytes or words before them.
-    pub fn words(&mut self, words: &[&str]) {
+    pub(crate) fn words(&mut self, words: &[&str]) {
         for word in words {
             let half = word.len() / 2;
             self.merge(&word[..half], &word[half..]);
         }
     }
 
-    pub fn config(&self) -> TokenizerConfig<'_> {
+    pub(crate) fn config(&self) -> TokenizerConfig<'_> {
         TokenizerConfig {
             architecture: self.architecture,
             model: Some("gpt2"),
@@ -97,11 +97,11 @@ impl Vocabulary {
         }
     }
 
-    pub fn build(&self) -> Tokenizer {
+    pub(crate) fn build(&self) -> Tokenizer {
         Tokenizer::new(&self.config()).expect("a sound vocabulary")
     }
 
-    pub fn id(&self, token: &str) -> u32 {
+    pub(crate) fn id(&self, token: &str) -> u32 {
         let found = self.tokens.iter().position(|t| t == token.as_bytes());
         found.expect("a token of this vocabulary") as u32
     }
@@ -109,7 +109,7 @@ impl Vocabulary {
 
 /// The letter of a byte in byte-level vocabularies, by the published recipe: printable bytes of Latin-1 are
 /// themselves, the others count up from U+0100.
-pub fn letter(byte: u8) -> char {
+pub(crate) fn letter(byte: u8) -> char {
     let printable = |b: u8| matches!(b, 33..=126 | 161..=172 | 174..=255);
     if printable(byte) {
         return char::from(byte);
@@ -124,17 +124,18 @@ fn fixture(path: &str) -> PathBuf {
 }
 
 /// A golden table of `fixtures/golden/tokenizer/`.
-pub fn golden<T: serde::de::DeserializeOwned>(name: &str) -> T {
+pub(crate) fn golden<T: serde::de::DeserializeOwned>(name: &str) -> T {
     let path = fixture("golden/tokenizer").join(name);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// A real vocabulary, which the repository doesn't hold: from `fixtures/cache/` or `DEMASK_VOCAB_DIR`.
-pub fn vocabulary(file: &str) -> Option<Gguf> {
+pub(crate) fn vocabulary(file: &str) -> Option<Gguf> {
     let folder = std::env::var_os("DEMASK_VOCAB_DIR").map_or_else(|| fixture("cache"), PathBuf::from);
     let path = folder.join(file);
     if !path.exists() {
+        assert!(std::env::var_os("DEMASK_REQUIRE_VOCAB").is_none(), "{} is not there", path.display());
         eprintln!("SKIPPED: {} is not there (fixtures/make/fetch_vocab.py brings it)", path.display());
         return None;
     }
