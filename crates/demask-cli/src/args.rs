@@ -39,6 +39,7 @@ pub(crate) enum Command {
     Tokenize(TokenizeArgs),
     Inspect(InspectArgs),
     Logits(LogitsArgs),
+    Bench(BenchArgs),
 }
 
 /// Whether `name` is a command.
@@ -313,6 +314,48 @@ pub(crate) struct LogitsArgs {
     pub(crate) out: Option<PathBuf>,
 }
 
+/// Measure this machine: matrix products and forward passes
+#[derive(Args)]
+#[command(
+    long_about = "Measure this machine: the limits of its instructions, matrix products of every weight type as a share of \
+        them, and forward passes of a model at several row counts. Times are the best and the median of several runs; on a \
+        shared machine compare ratios, not times.",
+    after_help = "Examples:\n  \
+        demask bench\n  \
+        demask bench -m model.gguf --forward-only --rows 148 --repeat 5\n  \
+        demask bench --json > bench.json"
+)]
+pub(crate) struct BenchArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// Rows of the forward passes
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "32,64,148,256", value_parser = positive)]
+    pub(crate) rows: Vec<usize>,
+    /// Rows of each forward pass that are scored
+    #[arg(long, value_name = "N", default_value = "32", value_parser = positive)]
+    pub(crate) wanted: usize,
+    /// Forward passes per row count
+    #[arg(long, value_name = "N", default_value = "3", value_parser = positive)]
+    pub(crate) repeat: usize,
+    /// Leave the limits and the matrix products out
+    #[arg(long)]
+    pub(crate) forward_only: bool,
+    /// Matrices of the products: NxK
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "4096x4096", value_parser = shape)]
+    pub(crate) shapes: Vec<(usize, usize)>,
+    /// Activation rows of the products
+    #[arg(long, value_name = "N", default_value = "148", value_parser = positive)]
+    pub(crate) product_rows: usize,
+    /// Milliseconds per product
+    #[arg(long, value_name = "MS", default_value = "400", value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    pub(crate) budget_ms: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// The most that a count may be: more than any context, few enough to count through.
 const MOST: usize = 1_000_000;
 
@@ -320,6 +363,19 @@ fn count(text: &str) -> Result<usize, String> {
     match text.parse::<u64>() {
         Ok(n) if n <= MOST as u64 => Ok(n as usize),
         _ => Err(format!("it must be a whole number up to {MOST}")),
+    }
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    count(text).ok().filter(|&n| n > 0).ok_or_else(|| format!("it must be a whole number from 1 to {MOST}"))
+}
+
+/// `NxK`, small enough to be made up in memory.
+fn shape(text: &str) -> Result<(usize, usize), String> {
+    let sides = text.split_once('x').map(|(n, k)| (positive(n), positive(k)));
+    match sides {
+        Some((Ok(n), Ok(k))) if n * k <= 1 << 28 => Ok((n, k)),
+        _ => Err("it must be rows and columns like 4096x4096, at most 2^28 weights".to_owned()),
     }
 }
 

@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Command::Tokenize(args) => cmd::tokenize::run(args),
         Command::Inspect(args) => cmd::inspect::run(args),
         Command::Logits(args) => cmd::logits::run(args),
+        Command::Bench(args) => cmd::bench::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

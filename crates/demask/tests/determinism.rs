@@ -39,8 +39,10 @@ fn threads_and_instruction_sets_change_nothing() {
                         steps.iter().flat_map(|s| s.transfer.edits.iter().map(|e| (e.position, e.to))).collect()
                     };
                     assert_eq!(tokens(&found), tokens(&wanted), "{file}, {}, {threads} threads", table.name);
-                    let once = trace(file, &options(threads, table.name), &request);
-                    assert_eq!(found, once, "{file}: the same run twice");
+                    if threads == 3 {
+                        let again = trace(file, &options(threads, table.name), &request);
+                        assert_eq!(found, again, "{file}: the same run twice");
+                    }
                 }
             }
         }

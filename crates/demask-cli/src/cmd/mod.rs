@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub(crate) mod bench;
 pub(crate) mod inspect;
 pub(crate) mod logits;
 pub(crate) mod replay;
