@@ -33,6 +33,8 @@ pub struct CodesForm {
     pub table: Option<&'static [u8; 16]>,
     /// Whether scales are stored as integers times `d`.
     integer_scales: bool,
+    /// Bytes of a quant block in the file.
+    block_bytes: usize,
     /// k-groups per unit.
     pub groups: usize,
     /// Bytes per unit.
@@ -53,6 +55,7 @@ impl CodesForm {
             has_mins: codes.has_mins,
             table: codes.table,
             integer_scales,
+            block_bytes: quant.block_bytes,
             groups,
             unit_bytes: groups * group_bytes(codes.bits) + arrays * (scale_bytes + 2 * PANEL_ROWS),
         }
@@ -98,12 +101,27 @@ impl PackBuffer {
     }
 }
 
-/// Packs one quant block of each of up to 32 rows; `block(n)` gives row n's bytes, missing rows are zero weights.
-pub(super) fn pack_unit<'a>(
+/// Packs all quant blocks of up to 32 rows.
+#[inline(always)]
+pub(super) fn pack_units(
     form: &CodesForm,
     codes: &CodesRow,
-    rows: usize,
-    block: impl Fn(usize) -> &'a [u8],
+    rows: &[&[u8]],
+    buffer: &mut PackBuffer,
+    units: &mut [u8],
+) {
+    for (index, unit) in units.chunks_exact_mut(form.unit_bytes).enumerate() {
+        pack_unit(form, codes, rows, index, buffer, unit);
+    }
+}
+
+/// Packs quant block `index` of up to 32 rows, given their bytes; missing rows are zero weights.
+#[inline(always)]
+fn pack_unit(
+    form: &CodesForm,
+    codes: &CodesRow,
+    rows: &[&[u8]],
+    index: usize,
     buffer: &mut PackBuffer,
     unit: &mut [u8],
 ) {
@@ -113,13 +131,13 @@ pub(super) fn pack_unit<'a>(
     let (mins, rest) = rest.split_at_mut(lens[2]);
     let (d, dmin) = rest.split_at_mut(lens[3]);
     let quads = &mut buffer.quads[..form.groups * QUADS * PANEL_ROWS];
-    if rows < PANEL_ROWS {
+    if rows.len() < PANEL_ROWS {
         [&mut *scales, mins, d, dmin].into_iter().for_each(|part| part.fill(0));
         quads.fill([0; 4]);
     }
-    for n in 0..rows {
+    for (n, row) in rows.iter().enumerate() {
         let view = &mut buffer.view;
-        (codes.read)(block(n), view);
+        (codes.read)(&row[index * form.block_bytes..][..form.block_bytes], view);
         for (quad, codes) in quads[n..].iter_mut().step_by(PANEL_ROWS).zip(view.codes.as_chunks::<4>().0) {
             *quad = *codes;
         }

@@ -1,7 +1,8 @@
 //! The kernel table: plain functions, one set per instruction set, chosen once at run time.
 
-use super::form::CodesForm;
+use super::form::{CodesForm, PackBuffer};
 use super::operand::OperandTile;
+use crate::quant::CodesRow;
 use crate::weights::ComputeError;
 
 /// Weight rows of a panel: the rows that a packed matrix interleaves and a tile multiplies at once.
@@ -50,6 +51,9 @@ impl Panel {
     }
 }
 
+/// Packs all quant blocks of up to 32 rows, given their bytes, into units.
+pub(super) type PackKernel =
+    fn(form: &CodesForm, codes: &CodesRow, rows: &[&[u8]], buffer: &mut PackBuffer, units: &mut [u8]);
 /// Unpacks whole units (see [`CodesForm`]) into a panel.
 pub type UnpackKernel = fn(form: &CodesForm, units: &[u8], panel: &mut Panel);
 /// Multiplies a panel by a tile: adds to `out[t * 32 + n]` the sum over the panel's k of activation row t times
@@ -88,6 +92,8 @@ pub struct Kernels {
     pub max_tile: usize,
     /// Added (wrapping) to every activation code: 128 where the instruction wants unsigned activations.
     pub activation_bias: u8,
+    /// Packs codes.
+    pub(super) pack: PackKernel,
     /// Unpacks packed codes.
     pub unpack: UnpackKernel,
     /// Integer tile.

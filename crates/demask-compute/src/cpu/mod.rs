@@ -146,7 +146,7 @@ impl Backend for Cpu {
     type Kv = Kv;
 
     fn matrix(&self, weights: &Weights) -> Result<Matrix, ComputeError> {
-        Matrix::pack(weights, &self.pool)
+        Matrix::pack(weights, &self.pool, self.kernels.pack)
     }
 
     fn vector(&self, values: &[f32]) -> Vec<f32> {

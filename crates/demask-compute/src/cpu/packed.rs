@@ -1,7 +1,7 @@
 //! Weight matrices as the kernels read them: 32 rows interleaved, in as many bits as the file spends.
 
-use super::form::{CodesForm, PackBuffer, half_to_f32, pack_unit};
-use super::kernels::{K_GROUP, PANEL_GROUPS, PANEL_ROWS};
+use super::form::{CodesForm, PackBuffer, half_to_f32};
+use super::kernels::{K_GROUP, PANEL_GROUPS, PANEL_ROWS, PackKernel};
 use super::pool::Pool;
 use super::shared::SharedMut;
 use crate::quant::{CodesRow, QuantType};
@@ -32,10 +32,10 @@ pub(super) enum Store {
 }
 
 impl Matrix {
-    pub(super) fn pack(weights: &Weights, pool: &Pool) -> Result<Matrix, ComputeError> {
+    pub(super) fn pack(weights: &Weights, pool: &Pool, pack: PackKernel) -> Result<Matrix, ComputeError> {
         weights.check()?;
         let store = match (weights.ty.row().codes, weights.ty) {
-            (Some(codes), _) => pack_codes(weights, &codes, pool),
+            (Some(codes), _) => pack_codes(weights, &codes, pool, pack),
             (None, QuantType::F16) => Store::F16(pack_wide(weights, pool, u16::from_le_bytes)),
             (None, QuantType::BF16) => Store::BF16(pack_wide(weights, pool, u16::from_le_bytes)),
             (None, _) => Store::F32(pack_wide(weights, pool, f32::from_le_bytes)),
@@ -123,15 +123,26 @@ pub(super) fn widen_bf16(halves: &[u16], out: &mut [f32]) {
     }
 }
 
-/// Calls `pack(panel)` for every panel in parallel and gives the file's bytes back as it goes.
-fn each_panel(weights: &Weights, pool: &Pool, pack: &(dyn Fn(usize) + Sync)) {
+/// Calls `pack(buffer, panel, rows)` with the bytes of up to 32 rows, in parallel for every panel, and gives the file's
+/// bytes back as it goes.
+fn each_panel(weights: &Weights, pool: &Pool, pack: &(dyn Fn(&mut PackBuffer, usize, &[&[u8]]) + Sync)) {
     let panels = weights.rows.div_ceil(PANEL_ROWS);
     let row_bytes = weights.bytes.len() / weights.rows.max(1);
     let step = STREAM.div_ceil(row_bytes.max(1) * PANEL_ROWS);
+    let bytes: &[u8] = &weights.bytes;
     pool.run(panels.div_ceil(step), &|chunk, _| {
-        let range = chunk * step..panels.min((chunk + 1) * step);
-        range.clone().for_each(pack);
-        let rows = range.start * PANEL_ROWS..weights.rows.min(range.end * PANEL_ROWS);
+        let mut buffer = PackBuffer::new();
+        let panels = chunk * step..panels.min((chunk + 1) * step);
+        for panel in panels.clone() {
+            let first = panel * PANEL_ROWS;
+            let count = PANEL_ROWS.min(weights.rows - first);
+            let mut rows: [&[u8]; PANEL_ROWS] = [&[]; PANEL_ROWS];
+            for (row, bytes) in rows.iter_mut().zip(bytes[first * row_bytes..].chunks_exact(row_bytes)) {
+                *row = bytes;
+            }
+            pack(&mut buffer, panel, &rows[..count]);
+        }
+        let rows = panels.start * PANEL_ROWS..weights.rows.min(panels.end * PANEL_ROWS);
         weights.bytes.release(rows.start * row_bytes..rows.end * row_bytes);
     });
 }
@@ -139,38 +150,36 @@ fn each_panel(weights: &Weights, pool: &Pool, pack: &(dyn Fn(usize) + Sync)) {
 fn pack_wide<const BYTES: usize, T: Copy + Default + Send>(
     weights: &Weights,
     pool: &Pool,
-    value: fn([u8; BYTES]) -> T,
+    value: impl Fn([u8; BYTES]) -> T + Sync,
 ) -> Vec<T> {
+    /// Columns that are interleaved at a time, so that they stay in the first-level cache.
+    const COLUMNS: usize = 64;
     let panel_len = weights.cols * PANEL_ROWS;
     let mut values = vec![T::default(); weights.rows.div_ceil(PANEL_ROWS) * panel_len];
     let shared = SharedMut::new(&mut values);
-    each_panel(weights, pool, &|panel| {
+    each_panel(weights, pool, &|_, panel, rows| {
         let out = shared.slice(panel * panel_len, panel_len);
-        for n in 0..PANEL_ROWS.min(weights.rows - panel * PANEL_ROWS) {
-            let row = weights.row(panel * PANEL_ROWS + n);
-            for (out, bytes) in out[n..].iter_mut().step_by(PANEL_ROWS).zip(row.as_chunks::<BYTES>().0) {
-                *out = value(*bytes);
+        for (c, out) in out.chunks_mut(COLUMNS * PANEL_ROWS).enumerate() {
+            for (n, row) in rows.iter().enumerate() {
+                let bytes = row.as_chunks::<BYTES>().0[c * COLUMNS..].iter();
+                for (out, &bytes) in out[n..].iter_mut().step_by(PANEL_ROWS).zip(bytes) {
+                    *out = value(bytes);
+                }
             }
         }
     });
     values
 }
 
-fn pack_codes(weights: &Weights, codes: &CodesRow, pool: &Pool) -> Store {
+fn pack_codes(weights: &Weights, codes: &CodesRow, pool: &Pool, pack: PackKernel) -> Store {
     let quant = weights.ty.row();
     let form = CodesForm::new(quant, codes);
-    let blocks = weights.cols / quant.block_len;
-    let panel_bytes = blocks * form.unit_bytes;
+    let panel_bytes = weights.cols / quant.block_len * form.unit_bytes;
     let mut units = vec![0; weights.rows.div_ceil(PANEL_ROWS) * panel_bytes];
     let shared = SharedMut::new(&mut units);
-    each_panel(weights, pool, &|panel| {
-        let first = panel * PANEL_ROWS;
-        let mut buffer = PackBuffer::new();
+    each_panel(weights, pool, &|buffer, panel, rows| {
         let units = shared.slice(panel * panel_bytes, panel_bytes);
-        for (b, unit) in units.chunks_exact_mut(form.unit_bytes).enumerate() {
-            let block = |n: usize| &weights.row(first + n)[b * quant.block_bytes..][..quant.block_bytes];
-            pack_unit(&form, codes, PANEL_ROWS.min(weights.rows - first), block, &mut buffer, unit);
-        }
+        pack(&form, codes, rows, buffer, units);
     });
     Store::Codes { form, units }
 }

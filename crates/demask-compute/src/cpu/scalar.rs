@@ -1,6 +1,6 @@
 //! The truth: kernels as plain loops, in the order of operations that every other table keeps.
 
-use super::form::{CodesForm, unpack_group, unpack_units};
+use super::form::{CodesForm, pack_units, unpack_group, unpack_units};
 use super::kernels::{GROUP_CODES, K_GROUP, Kernels, PANEL_ROWS, Panel};
 use super::operand::{OperandTile, quantize_row};
 use super::{head, rowwise};
@@ -10,6 +10,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     name: "scalar",
     max_tile: 6,
     activation_bias: 0,
+    pack: pack_units,
     unpack,
     tile,
     wide,

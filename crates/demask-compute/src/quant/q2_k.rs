@@ -21,8 +21,12 @@ fn read(block: &[u8], view: &mut BlockCodes) {
         view.scales[i] = (byte & 15) as i8;
         view.mins[i] = byte >> 4;
     }
-    for (i, code) in view.codes.iter_mut().enumerate() {
-        let (h, s, j) = (i / 128, i / 32 % 4, i % 32);
-        *code = block[16 + 32 * h + j] >> (2 * s) & 3;
+    for (h, codes) in view.codes.chunks_exact_mut(128).enumerate() {
+        let packed = &block[16 + 32 * h..48 + 32 * h];
+        for (s, codes) in codes.chunks_exact_mut(32).enumerate() {
+            for (code, &byte) in codes.iter_mut().zip(packed) {
+                *code = byte >> (2 * s) & 3;
+            }
+        }
     }
 }

@@ -24,8 +24,12 @@ fn read(block: &[u8], view: &mut BlockCodes) {
         let top = packed[8 + i % 4] >> (2 * (i / 4)) & 3;
         *scale = (nibble | top << 4) as i8 - 32;
     }
-    for (i, code) in view.codes.iter_mut().enumerate() {
-        let (h, s, j) = (i / 128, i / 32 % 4, i % 32);
-        *code = (low[32 * h + j] >> (2 * s) & 3) | (third[j] >> (4 * h + s) & 1) << 2;
+    for (h, codes) in view.codes.chunks_exact_mut(128).enumerate() {
+        let low = &low[32 * h..32 * h + 32];
+        for (s, codes) in codes.chunks_exact_mut(32).enumerate() {
+            for ((code, &byte), &third) in codes.iter_mut().zip(low).zip(third) {
+                *code = (byte >> (2 * s) & 3) | (third >> (4 * h + s) & 1) << 2;
+            }
+        }
     }
 }

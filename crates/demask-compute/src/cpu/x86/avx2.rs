@@ -20,6 +20,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     name: "avx2",
     max_tile: MAX_TILE,
     activation_bias: 0,
+    pack: super::pack_avx2,
     unpack: unpack_panel,
     tile,
     wide: wide::avx2_wide,

@@ -13,7 +13,8 @@ mod wide;
 
 use super::kernels::{GROUP_CODES, K_GROUP, Kernels, PANEL_ROWS, Panel};
 use super::operand::OperandTile;
-use crate::cpu::form::CodesForm;
+use crate::cpu::form::{CodesForm, PackBuffer, pack_units};
+use crate::quant::CodesRow;
 
 /// Appends the tables that this processor can run, best first.
 pub(super) fn push_available(tables: &mut Vec<&'static Kernels>) {
@@ -153,4 +154,14 @@ fn pin(sum: &mut std::arch::x86_64::__m256i) {
 fn flush() {
     // SAFETY: no instruction.
     unsafe { std::arch::asm!("", options(nostack, preserves_flags)) }
+}
+
+/// Packing compiled for AVX2.
+fn pack_avx2(form: &CodesForm, codes: &CodesRow, rows: &[&[u8]], buffer: &mut PackBuffer, units: &mut [u8]) {
+    #[target_feature(enable = "avx2")]
+    fn compiled(form: &CodesForm, codes: &CodesRow, rows: &[&[u8]], buffer: &mut PackBuffer, units: &mut [u8]) {
+        pack_units(form, codes, rows, buffer, units);
+    }
+    // SAFETY: every table here is handed out only where AVX2 was detected.
+    unsafe { compiled(form, codes, rows, buffer, units) }
 }
