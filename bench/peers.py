@@ -1,0 +1,155 @@
+"""demask and llama.cpp on the same file, one after the other in one run: forward passes at several row counts.
+
+    python3 -m venv .venv && .venv/bin/pip install llama-cpp-python==0.3.36
+    cargo build --release && cargo xtask model llada-8b bench/models/llada-8b.gguf
+    .venv/bin/python bench/peers.py bench/models/llada-8b.gguf
+
+Rounds alternate between the programs, so that both see the same machine; what counts is the ratio of their medians. demask
+computes what a denoising step needs (row statistics for the last 32 rows); llama.cpp's encoder path computes the logits of
+every row, as its diffusion tool does in each step. llama.cpp runs in two settings: as its tool runs it (weights repacked at
+load) and without repacking, which may be faster. Flash attention is off in both. Writes runs/DATE-MACHINE/peers-MODEL.json
+and a Markdown table beside it.
+"""
+
+import argparse
+import ctypes
+import datetime
+import json
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def demask(binary, model, rows, threads, repeat):
+    """Seconds per pass by row count, load seconds, peak memory."""
+    command = [binary, "bench", "--forward-only", "--json", "--model", model, "--threads", str(threads), "--repeat", str(repeat),
+               "--rows", ",".join(map(str, rows))]
+    out = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    forward = out["forward"]
+    seconds = {p["rows"]: p["seconds"] for p in forward["passes"]}
+    return seconds, forward["load_seconds"], forward["peak_rss_bytes"], out["isa"]
+
+
+def llamacpp(model, rows, threads, repeat, repack):
+    """The same for llama.cpp, in a process of its own so that memory is given back and can be read."""
+    command = [sys.executable, __file__, "--worker", model, "--threads", str(threads), "--repeat", str(repeat),
+               "--rows", ",".join(map(str, rows))] + ([] if repack else ["--no-repack"])
+    out = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return {int(r): s for r, s in out["seconds"].items()}, out["load_seconds"], out["peak_rss_bytes"], out["version"]
+
+
+def worker(args):
+    import llama_cpp
+    from llama_cpp import llama_cpp as c
+
+    @c.llama_log_callback
+    def quiet(level, text, data):
+        pass
+
+    c.llama_log_set(quiet, ctypes.c_void_p(0))
+    c.llama_backend_init()
+    params = c.llama_model_default_params()
+    params.n_gpu_layers, params.use_extra_bufts = 0, not args.no_repack
+    start = time.perf_counter()
+    model = c.llama_model_load_from_file(args.model.encode(), params)
+    if not model:
+        sys.exit("llama.cpp can't load the file")
+    load = time.perf_counter() - start
+    mask = c.llama_vocab_mask(c.llama_model_get_vocab(model))
+    seconds = {}
+    for rows in args.rows:
+        params = c.llama_context_default_params()
+        params.n_ctx = params.n_batch = params.n_ubatch = rows
+        params.n_threads = params.n_threads_batch = args.threads
+        params.flash_attn_type = 0
+        context = c.llama_init_from_model(model, params)
+        batch = c.llama_batch_init(rows, 0, 1)
+        batch.n_tokens = rows
+        for i in range(rows):
+            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = mask, i, 1, 1
+            batch.seq_id[i][0] = 0
+        seconds[rows] = []
+        for _ in range(args.repeat):
+            start = time.perf_counter()
+            if c.llama_decode(context, batch) != 0:
+                sys.exit("llama_decode failed")
+            c.llama_synchronize(context)
+            seconds[rows].append(time.perf_counter() - start)
+        c.llama_batch_free(batch)
+        c.llama_free(context)
+    peak = next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    print(json.dumps({"seconds": seconds, "load_seconds": load, "peak_rss_bytes": peak,
+                      "version": f"llama-cpp-python {llama_cpp.__version__}"}))
+
+
+def machine():
+    """The processor's name and the features that matter."""
+    text = pathlib.Path("/proc/cpuinfo").read_text()
+    field = lambda name: next((line.split(":", 1)[1].strip() for line in text.splitlines() if line.startswith(name)), "")
+    flags = set(field("flags").split())
+    wanted = ["avx2", "fma", "avx_vnni", "avx512f", "avx512_vnni", "amx_int8"]
+    return {"cpu": field("model name") or platform.processor(), "flags": [f for f in wanted if f in flags],
+            "cores": len([line for line in text.splitlines() if line.startswith("processor")])}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model")
+    parser.add_argument("--demask", default=str(HERE.parent / "target/release/demask"))
+    parser.add_argument("--rows", default="32,64,148", type=lambda text: [int(n) for n in text.split(",")])
+    parser.add_argument("--threads", default=2, type=int)
+    parser.add_argument("--rounds", default=3, type=int)
+    parser.add_argument("--repeat", default=2, type=int, help="passes per row count and round")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--no-repack", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        return worker(args)
+
+    peers = {
+        "demask": lambda: demask(args.demask, args.model, args.rows, args.threads, args.repeat),
+        "llama.cpp": lambda: llamacpp(args.model, args.rows, args.threads, args.repeat, True),
+        "llama.cpp, no repack": lambda: llamacpp(args.model, args.rows, args.threads, args.repeat, False),
+    }
+    found = {name: {"seconds": {rows: [] for rows in args.rows}, "load_seconds": [], "peak_rss_bytes": []} for name in peers}
+    for number in range(args.rounds):
+        for name, run in peers.items():
+            seconds, load, peak, version = run()
+            for rows in args.rows:
+                found[name]["seconds"][rows] += seconds[rows]
+            found[name]["load_seconds"].append(load)
+            found[name]["peak_rss_bytes"].append(peak)
+            found[name]["version"] = version
+            print(f"round {number + 1}, {name}: " + ", ".join(f"{r} rows {min(seconds[r]):.2f} s" for r in args.rows), file=sys.stderr)
+
+    about = machine()
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
+    name = pathlib.Path(args.model).stem
+    result = {"model": name, "file_bytes": pathlib.Path(args.model).stat().st_size, "threads": args.threads, "machine": about,
+              "date": datetime.date.today().isoformat(), "commit": commit, "peers": found}
+    slug = "-".join(about["cpu"].lower().replace("(r)", "").replace("@", "").split()[:4])
+    folder = HERE / "runs" / f"{result['date']}-{slug}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"peers-{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+
+    median = lambda peer, rows: statistics.median(found[peer]["seconds"][rows])
+    lines = [f"{name}, {args.threads} threads, {about['cpu']} ({', '.join(about['flags'])}), {result['date']}, commit {commit}; medians of "
+             f"{args.rounds * args.repeat} interleaved passes, seconds", "",
+             "| | " + " | ".join(f"{r} rows" for r in args.rows) + " | load s | peak memory |", "|---" * (len(args.rows) + 3) + "|"]
+    for peer in peers:
+        memory = max(found[peer]["peak_rss_bytes"]) / 1e9
+        lines.append(f"| {peer} | " + " | ".join(f"{median(peer, r):.2f}" for r in args.rows)
+                     + f" | {statistics.median(found[peer]['load_seconds']):.1f} | {memory:.2f} GB |")
+    for peer in list(peers)[1:]:
+        lines.append(f"| demask / {peer} | " + " | ".join(f"{median('demask', r) / median(peer, r):.2f}" for r in args.rows) + " | | |")
+    (folder / f"peers-{name}.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
