@@ -33,6 +33,8 @@ pub enum Error {
     Context { prompt: usize, max_tokens: usize, limit: usize },
     #[error("logits at step {step}, position {position} are not finite numbers; nothing of this step was kept")]
     NotFinite { step: usize, position: usize },
+    #[error("the unmasker wino needs a masked shadow of its block, which {architecture} models can't run here yet")]
+    NoShadow { architecture: &'static str },
     #[error("token id {token} is outside the vocabulary of {vocab}")]
     Token { token: u32, vocab: usize },
 }
@@ -53,6 +55,7 @@ impl Error {
             Error::NotFinite { .. } => {
                 Some("the file may be damaged; `demask inspect FILE` shows what it holds".to_owned())
             }
+            Error::NoShadow { .. } => Some("use another unmasker, such as `--unmask threshold`".to_owned()),
             _ => None,
         }
     }

@@ -41,7 +41,9 @@ use std::sync::Arc;
 use demask_gguf::Gguf;
 
 pub use device::Device;
-pub use diffusion::{Canvas, Edit, EndPolicy, Finish, Generation, Request, StepReport, UnmaskRule};
+pub use diffusion::{
+    CachePolicy, Canvas, Edit, EndPolicy, Finish, Generation, Recipe, Request, StepReport, UnmaskRule,
+};
 pub use error::Error;
 pub use model::{MaskPredictor, ModelSpec};
 pub use text::{ChatTemplate, Message, Role, Tokenizer};

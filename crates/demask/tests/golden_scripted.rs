@@ -1,117 +1,177 @@
-//! The samplers alone: scripted logits in, edits out, against the numpy oracle (`fixtures/make/make_scripted.py`).
+//! The reference samplers alone: scripted logits in, edits out, against the numpy oracle (`fixtures/make/make_scripted.py`).
 //! Cases named D.. are those of real bug reports: counts, ties, guidance, end tokens that come last.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod golden;
 
-use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use demask::diffusion::{Denoising, generate, guidance::Guided};
-use demask::model::{Family, MaskPredictor, ModelSpec, Output, Plan, Prediction};
-use demask::{Canvas, Error};
-use demask_compute::{RopeSpec, RopeStyle};
-use serde_json::Value;
-
-/// A stand-in for a model: answers step s with entry s of a list of logits, or its last.
-struct Scripted {
-    spec: ModelSpec,
-    answers: VecDeque<Vec<Vec<f32>>>,
-    calls: usize,
-}
-
-impl MaskPredictor for Scripted {
-    fn spec(&self) -> &ModelSpec {
-        &self.spec
-    }
-
-    fn predict(&mut self, _tokens: &[u32], plan: &Plan<'_>, out: &mut Prediction) -> Result<(), Error> {
-        self.calls += 1;
-        let answer = if self.answers.len() > 1 { self.answers.pop_front().unwrap() } else { self.answers[0].clone() };
-        out.rows = plan.wanted.to_vec();
-        let rows = plan.wanted.iter().map(|&row| &answer[row as usize]);
-        out.statistics.clear();
-        out.logits.clear();
-        match plan.output {
-            Output::Logits => out.logits = rows.flatten().copied().collect(),
-            Output::Statistics { excluded } => {
-                out.statistics = rows.map(|row| golden::statistics(row, excluded)).collect();
-            }
-        }
-        Ok(())
-    }
-}
-
-fn spec(family: Family, vocab: usize, mask_token: u32, shift_logits: bool) -> ModelSpec {
-    ModelSpec {
-        architecture: "scripted",
-        name: "scripted".to_owned(),
-        family,
-        layers: 1,
-        width: 2,
-        heads: 1,
-        kv_heads: 1,
-        head_dim: 2,
-        ffn: 2,
-        vocab,
-        context: 1 << 20,
-        norm_eps: 1e-5,
-        rope: RopeSpec { style: RopeStyle::Interleaved, head_dim: 2, theta: 1e4, positions: 1 },
-        mask_token,
-        shift_logits,
-        block_length: None,
-    }
-}
-
-fn answers(value: &Value) -> VecDeque<Vec<Vec<f32>>> {
-    let row = |row: &Value| {
-        row.as_array().unwrap().iter().map(|v| v.as_f64().map_or(f32::NEG_INFINITY, |v| v as f32)).collect()
-    };
-    let step = |step: &Value| step.as_array().unwrap().iter().map(row).collect();
-    value.as_array().unwrap().iter().map(step).collect()
-}
+use demask::diffusion::{Denoising, Generation, generate};
+use demask::model::Family;
+use demask::{Canvas, EndPolicy, Request, StepReport, UnmaskRule};
+use golden::{Scripted, cases, check_scripted, family, spec};
 
 #[test]
 fn edits_equal_the_oracles() {
     let mut count = 0;
     for (file, family) in [("llada", Family::Llada), ("dream", Family::Dream)] {
-        let text = std::fs::read_to_string(golden::fixture(&format!("golden/scripted/{file}.json"))).unwrap();
-        let golden: Value = serde_json::from_str(&text).unwrap();
-        for case in golden["cases"].as_array().unwrap() {
-            let label = format!("{file} {}", case["name"]);
-            let prompt: Vec<u32> = serde_json::from_value(case["prompt"].clone()).unwrap();
-            let id = |key: &str| case[key].as_u64().map(|id| id as u32);
-            let shift = case.get("shift").and_then(Value::as_bool).unwrap_or(false);
-            let spec = spec(family, case["vocab"].as_u64().unwrap() as usize, id("mask").unwrap(), shift);
-            let request = golden::request(&case["options"], id("eos").unwrap_or(0));
-            let canvas = Canvas::continuing(&prompt, request.max_tokens, spec.mask_token);
-            let ends = [id("eos"), id("eot")].into_iter().flatten().collect();
-            let settings = request.settings(&spec, ends, request.max_tokens).unwrap_or_else(|e| panic!("{label}: {e}"));
-            let scripted = |answers| Box::new(Scripted { spec: spec.clone(), answers, calls: 0 });
-            let conditional = scripted(answers(&case["logits"]));
-            let mut model: Box<dyn MaskPredictor> = match case.get("unconditional") {
-                Some(without) if settings.cfg_scale > 0.0 => {
-                    let given = (0..canvas.len()).map(|p| !canvas.is_asked(p)).collect();
-                    Box::new(Guided::new(conditional, scripted(answers(without)), settings.cfg_scale, given))
-                }
-                _ => conditional,
-            };
-            let mut steps = Vec::new();
-            let run = Denoising::new(canvas, settings);
-            let generation = generate(&mut *model, run, &mut |report, _| {
-                steps.push(report.clone());
-                ControlFlow::Continue(())
-            })
-            .unwrap_or_else(|error| panic!("{label}: {error}"));
-            golden::check_steps(&label, &steps, &case["steps"], 1e-8);
-            assert_eq!(generation.statistics.nfe as u64, case["nfe"].as_u64().unwrap(), "{label}: nfe");
-            let last: Vec<u32> = serde_json::from_value(case["final"].clone()).unwrap();
-            assert_eq!(generation.canvas.tokens(), last, "{label}");
+        for case in cases(&format!("scripted/{file}")) {
+            check_scripted(file, &case, family);
             count += 1;
         }
     }
-    println!("{count} scripted cases");
     assert!(count > 20);
+}
+
+#[test]
+fn forced_and_banned_tokens_equal_the_oracles() {
+    let cases = cases("scripted/forced");
+    cases.iter().for_each(|case| check_scripted("forced", case, family(case)));
+    assert!(cases.len() >= 7);
+}
+
+/// Runs scripted logits behind a prompt of zeros; vocabulary and canvas are as large as the logits.
+fn run(family: Family, mask: u32, ends: &[u32], logits: &[&[f32]], request: &Request) -> (Generation, Vec<StepReport>) {
+    let spec = spec(family, logits[0].len(), mask, false);
+    let prompt = vec![0; logits.len() - request.max_tokens];
+    let rows = logits.iter().map(|row| row.to_vec()).collect();
+    let settings = request.settings(&spec, ends.to_vec(), request.max_tokens).unwrap();
+    let mut model = Scripted::new(&spec, vec![rows].into());
+    let canvas = Canvas::continuing(&prompt, request.max_tokens, mask);
+    let mut steps = Vec::new();
+    let generation = generate(&mut model, Denoising::new(canvas, settings), &mut |report, _| {
+        steps.push(report.clone());
+        ControlFlow::Continue(())
+    });
+    (generation.unwrap(), steps)
+}
+
+fn order(steps: &[StepReport]) -> Vec<usize> {
+    steps.iter().flat_map(|step| step.transfer.edits.iter().map(|edit| edit.position)).collect()
+}
+
+#[test]
+fn case_d07_equally_sure_positions_go_from_left_to_right() {
+    let rows: Vec<&[f32]> = vec![&[1.0; 5]; 7];
+    for (family, unmask) in [(Family::Llada, UnmaskRule::LowConfidence), (Family::Dream, UnmaskRule::Entropy)] {
+        let request = Request { max_tokens: 6, steps: Some(3), unmask: Some(unmask), ..Request::default() };
+        let (generation, steps) = run(family, 4, &[], &rows, &request);
+        assert_eq!(order(&steps), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(generation.canvas.tokens(), [0; 7]);
+    }
+}
+
+#[test]
+fn case_d13_dream_decides_the_lowest_entropy_first() {
+    let rows = [
+        [1.0; 5],
+        [0.5, 0.5, 0.0, 0.0, 0.0],
+        [0.45, 0.19, 0.18, 0.18, 0.0],
+        [0.6, 0.4, 0.0, 0.0, 0.0],
+        [0.55, 0.15, 0.15, 0.15, 0.0],
+    ];
+    let rows = rows.map(|row: [f32; 5]| row.map(|p| if p > 0.0 { p.ln() } else { -1e4 }));
+    let rows: Vec<&[f32]> = rows.iter().map(|row| &row[..]).collect();
+    // Dream's schedule decides nothing in a first step of as many as there are positions, and two in the last.
+    let request = Request { max_tokens: 4, unmask: Some(UnmaskRule::Entropy), ..Request::default() };
+    let (_, steps) = run(Family::Dream, 4, &[], &rows, &request);
+    let confidences: Vec<(usize, f64)> =
+        steps.iter().flat_map(|step| step.transfer.edits.iter().map(|e| (e.position - 1, e.confidence))).collect();
+    let entropy = |position: usize| -confidences.iter().find(|(p, _)| *p == position).unwrap().1;
+    for (position, wanted) in [(2, 0.673), (0, 0.693), (3, 1.183), (1, 1.292)] {
+        assert!((entropy(position) - wanted).abs() < 1e-3, "{position}: {}", entropy(position));
+    }
+    assert_eq!(order(&steps)[..2], [3, 1], "positions 2 and 0 of the answer come first");
+}
+
+#[test]
+fn case_d19_end_tokens_come_last_at_every_temperature() {
+    let rows: [&[f32]; 4] =
+        [&[0.0; 5], &[0.0, 0.0, 4.0, -5.0, -9.0], &[1.0, 0.0, 0.0, -5.0, -9.0], &[0.0, 0.0, 0.0, 3.0, -9.0]];
+    for temperature in [0.0, 0.01] {
+        let request = Request { max_tokens: 3, temperature, eos: EndPolicy::Last, ..Request::default() };
+        let (generation, steps) = run(Family::Llada, 4, &[2, 3], &rows, &request);
+        let first = steps[0].transfer.edits[0];
+        assert_eq!((first.position, first.to), (2, 0));
+        assert!((first.confidence - 0.7311).abs() < 1e-3, "{}", first.confidence);
+        assert_eq!(steps[1].transfer.edits[0].confidence, f64::NEG_INFINITY);
+        assert_eq!(generation.canvas.tokens(), [0, 2, 0, 3], "all positions are filled in the end");
+    }
+}
+
+#[test]
+fn case_d27_randomised_order_with_vanishing_weights() {
+    // Rows whose negative entropies are far apart: at alg_temp 0.01 two of four weights are 0 in f32.
+    let rows: [&[f32]; 5] =
+        [&[0.0; 6], &[0.0; 6], &[9.0, 0.0, 0.0, 0.0, 0.0, 0.0], &[12.0, 0.0, 0.0, 0.0, 0.0, 0.0], &[0.1; 6]];
+    for seed in 0..50 {
+        let request = Request {
+            max_tokens: 4,
+            steps: Some(1),
+            alg_temp: 0.01,
+            seed,
+            unmask: Some(UnmaskRule::Entropy),
+            ..Request::default()
+        };
+        let (_, steps) = run(Family::Dream, 5, &[], &rows, &request);
+        assert_eq!(order(&steps), [1, 2, 3, 4]);
+        let request = Request { steps: Some(2), ..request };
+        let (_, steps) = run(Family::Dream, 5, &[], &rows, &request);
+        let mut positions = order(&steps);
+        positions.sort_unstable();
+        assert_eq!(positions, [1, 2, 3, 4], "each position once");
+    }
+}
+
+#[test]
+fn case_d36_origin_decides_by_chance() {
+    let rows: Vec<&[f32]> = vec![&[0.0, 0.0, 2.0, 1.0]; 65];
+    let mut first = 0;
+    for seed in 0..500 {
+        let request = Request {
+            max_tokens: 64,
+            steps: Some(8),
+            seed,
+            unmask: Some(UnmaskRule::Origin),
+            eos: EndPolicy::Keep,
+            ..Request::default()
+        };
+        let (generation, steps) = run(Family::Dream, 3, &[], &rows, &request);
+        first += steps.iter().filter(|step| step.step == 0).map(|step| step.transfer.edits.len()).sum::<usize>();
+        assert!(generation.canvas.tokens()[1..].iter().all(|&token| token == 2), "the likeliest token everywhere");
+    }
+    let mean = first as f64 / 500.0;
+    assert!((mean - 7.99).abs() < 0.4, "{mean}");
+}
+
+#[test]
+fn case_d21_d23_what_is_visible() {
+    // EOS = 2 in the middle: one visible token; everything EOS: none, and no failure.
+    let token = |token: usize| (0..8).map(|v| if v == token { 9.0 } else { 0.0 }).collect::<Vec<f32>>();
+    let mixed: Vec<Vec<f32>> = [0, 5, 2, 6, 6, 6].map(token).to_vec();
+    let ends: Vec<Vec<f32>> = vec![token(2); 6];
+    for (rows, visible, text) in [(mixed, 1, vec![5]), (ends, 0, vec![])] {
+        let rows: Vec<&[f32]> = rows.iter().map(|row| &row[..]).collect();
+        for eos in [EndPolicy::Stop, EndPolicy::Keep] {
+            let request = Request { max_tokens: 5, block_length: Some(3), eos, ..Request::default() };
+            let (generation, _) = run(Family::Llada, 7, &[2], &rows, &request);
+            assert_eq!(generation.statistics.visible_tokens, visible);
+            assert_eq!(generation.canvas.tokens()[1..1 + visible], text);
+            let r = generation.statistics.rows_per_visible_token();
+            assert_eq!(r.is_none(), visible == 0, "R has no meaning without visible tokens");
+        }
+    }
+}
+
+#[test]
+fn case_d17_guidance_counts_its_calls() {
+    let cases = cases("scripted/llada");
+    let guided: Vec<_> = cases.iter().filter(|case| case.get("unconditional").is_some()).collect();
+    assert!(!guided.is_empty());
+    guided.iter().for_each(|case| check_scripted("llada", case, Family::Llada));
+    let request = Request { max_tokens: 2, cfg_scale: 0.5, ..Request::default() };
+    let error = request.settings(&spec(Family::Dream, 5, 4, true), vec![], 2).unwrap_err();
+    assert!(error.to_string().contains("LLaDA models do"), "{error}");
 }
 
 #[test]
@@ -121,10 +181,10 @@ fn case_d29_logits_that_are_not_finite_stop_the_run() {
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             for row in [vec![0.0, bad, 1.0, 0.0], vec![bad; 4]] {
                 let canvas = Canvas::continuing(&[0, 1], 2, 3);
-                let request = demask::Request { max_tokens: 2, temperature, ..Default::default() };
+                let request = Request { max_tokens: 2, temperature, ..Default::default() };
                 let settings = request.settings(&spec, vec![], 2).unwrap();
                 let answers = vec![vec![vec![0.0; 4], vec![0.0; 4], vec![0.0; 4], row.clone()]].into();
-                let mut model = Scripted { spec: spec.clone(), answers, calls: 0 };
+                let mut model = Scripted::new(&spec, answers);
                 let mut edits = 0;
                 let error = generate(&mut model, Denoising::new(canvas, settings), &mut |report, _| {
                     edits += report.transfer.edits.len();
@@ -143,8 +203,8 @@ fn case_d35_dream_reads_the_row_before() {
     for (family, shift, wanted) in [(Family::Llada, false, [3, 4, 5, 6]), (Family::Dream, true, [2, 3, 4, 5])] {
         let spec = spec(family, 9, 8, shift);
         let rows: Vec<Vec<f32>> = (0..7).map(|r| (0..9).map(|v| if v == r { 5.0 } else { 0.0 }).collect()).collect();
-        let mut model = Scripted { spec: spec.clone(), answers: vec![rows].into(), calls: 0 };
-        let request = demask::Request { max_tokens: 4, ..Default::default() };
+        let mut model = Scripted::new(&spec, vec![rows].into());
+        let request = Request { max_tokens: 4, ..Default::default() };
         let settings = request.settings(&spec, vec![], 4).unwrap();
         let run = Denoising::new(Canvas::continuing(&[0, 0, 0], 4, 8), settings);
         let generation = generate(&mut model, run, &mut |_, _| ControlFlow::Continue(())).unwrap();

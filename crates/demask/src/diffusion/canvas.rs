@@ -46,6 +46,13 @@ pub struct Transfer {
     pub edits: Vec<Edit>,
 }
 
+impl Transfer {
+    /// How many open positions it decides.
+    pub fn decided(&self) -> usize {
+        self.edits.iter().filter(|edit| edit.kind == EditKind::Unmask).count()
+    }
+}
+
 /// Prompt and open positions: what the model sees and the denoising loop fills.
 ///
 /// Whether a position is open is stored, never inferred from its token: a prompt may hold the mask token.
@@ -103,6 +110,11 @@ impl Canvas {
         range.filter(|&p| self.open[p])
     }
 
+    /// How many positions within `range` were open at the start.
+    pub fn asked_in(&self, range: Range<usize>) -> usize {
+        self.asked[range].iter().filter(|&&asked| asked).count()
+    }
+
     /// From the first to behind the last position that was open at the start.
     pub fn asked_range(&self) -> Range<usize> {
         match (self.asked.iter().position(|&a| a), self.asked.iter().rposition(|&a| a)) {
@@ -114,6 +126,11 @@ impl Canvas {
     /// The leftmost open position, or the canvas's end.
     pub fn frontier(&self) -> usize {
         self.open.iter().position(|&open| open).unwrap_or(self.len())
+    }
+
+    /// The first position of the answer that is open or holds one of `end_tokens`.
+    pub fn open_or_end(&self, end_tokens: &[u32]) -> Option<usize> {
+        self.asked_range().find(|&p| self.open[p] || (self.asked[p] && end_tokens.contains(&self.tokens[p])))
     }
 
     /// Applies a transfer: the only way in which a canvas changes.
@@ -148,19 +165,23 @@ pub struct Block {
     pub steps: usize,
 }
 
-/// Cuts the canvas into blocks of `block_length` positions that were asked for (the last may have fewer; what was given
-/// between them belongs to the block around it) and shares `steps` among them, see [`schedule::block_steps`]. The caller
+/// Cuts the canvas into spans of `block_length` positions that were asked for; the last may have fewer. What was given
+/// between them belongs to the span around it.
+pub fn spans(canvas: &Canvas, block_length: usize) -> Vec<Range<usize>> {
+    let asked: Vec<usize> = (0..canvas.len()).filter(|&p| canvas.is_asked(p)).collect();
+    asked.chunks(block_length).map(|span| span[0]..span[span.len() - 1] + 1).collect()
+}
+
+/// Cuts the canvas into blocks (see [`spans`]) and shares `steps` among them (see [`schedule::block_steps`]). The caller
 /// sees to `steps` being at least the number of blocks.
 ///
 /// [`schedule::block_steps`]: super::schedule::block_steps
 pub fn blocks(canvas: &Canvas, block_length: usize, steps: usize) -> Vec<Block> {
-    let asked: Vec<usize> = (0..canvas.len()).filter(|&p| canvas.is_asked(p)).collect();
-    let spans: Vec<&[usize]> = asked.chunks(block_length).collect();
-    let sizes: Vec<usize> = spans.iter().map(|span| span.len()).collect();
+    let spans = spans(canvas, block_length);
+    let sizes: Vec<usize> = spans.iter().map(|span| canvas.asked_in(span.clone())).collect();
     let mut first_step = 0;
-    (spans.iter().zip(super::schedule::block_steps(steps, &sizes)).enumerate())
-        .map(|(index, (span, steps))| {
-            let range = span[0]..span[span.len() - 1] + 1;
+    (spans.into_iter().zip(super::schedule::block_steps(steps, &sizes)).enumerate())
+        .map(|(index, (range, steps))| {
             let block = Block { index, range, first_step, steps };
             first_step += steps;
             block

@@ -15,8 +15,10 @@ pub struct Guess {
     pub probability: f64,
     /// Lead of the best token's probability over the second's.
     pub margin: f64,
-    /// Entropy of the distribution in nats.
+    /// Entropy, in nats, of the distribution that the token was drawn from.
     pub entropy: f64,
+    /// Entropy, in nats, of the row's plain softmax, without temperature or filters.
+    pub plain_entropy: f64,
     /// An end token that is to be committed after everything else.
     pub comes_last: bool,
 }
@@ -65,15 +67,20 @@ impl Sampler {
             probability: row.probability,
             margin: row.probability - row.runner_up,
             entropy: row.entropy,
+            plain_entropy: row.entropy,
             comes_last: false,
         }
     }
 
-    /// The guess from a row of finite logits, which is used up.
-    pub fn from_logits(&self, position: usize, step: usize, random: Random, row: &mut [f32]) -> Guess {
+    /// Takes the banned tokens out of a row.
+    pub fn ban(&self, row: &mut [f64]) {
         for &token in &self.banned {
-            row[token as usize] = f32::NEG_INFINITY;
+            row[token as usize] = f64::NEG_INFINITY;
         }
+    }
+
+    /// The guess from a row of logits, which is used up; banned tokens are out of it already.
+    pub fn from_logits(&self, position: usize, step: usize, random: Random, row: &mut [f64]) -> Guess {
         match self.draw {
             Draw::Gumbel => self.gumbel(position, step, random, row),
             Draw::Filtered { top_p, top_k } => self.filtered(position, step, random, row, top_p, top_k),
@@ -81,11 +88,11 @@ impl Sampler {
     }
 
     /// LLaDA, `generate.py`: the noise chooses the token, the plain softmax says how sure it is.
-    fn gumbel(&self, position: usize, step: usize, random: Random, row: &mut [f32]) -> Guess {
+    fn gumbel(&self, position: usize, step: usize, random: Random, row: &mut [f64]) -> Guess {
         let token = if self.temperature > 0.0 {
             let mut best = (f64::NEG_INFINITY, 0);
             random.at(step, position, Stream::Token).each_uniform(row.len(), |token, u| {
-                let value = f64::from(row[token]) - self.temperature * (-u.ln()).ln();
+                let value = row[token] - self.temperature * (-u.ln()).ln();
                 if value > best.0 && token != self.mask_token as usize {
                     best = (value, token);
                 }
@@ -94,17 +101,22 @@ impl Sampler {
         } else {
             self.best(row)
         };
+        let mut summary = Summary::of(row, self.mask_token);
+        let plain_entropy = summary.entropy();
         let comes_last = self.last.contains(&token);
-        for &token in &self.last {
-            row[token as usize] = f32::NEG_INFINITY;
+        if !self.last.is_empty() {
+            for &token in &self.last {
+                row[token as usize] = f64::NEG_INFINITY;
+            }
+            summary = Summary::of(row, self.mask_token);
         }
-        let summary = Summary::of(row.iter().map(|&l| f64::from(l)), self.mask_token);
         Guess {
             position,
             token,
-            probability: summary.probability(f64::from(row[token as usize])),
+            probability: summary.probability(row[token as usize]),
             margin: summary.margin(),
             entropy: summary.entropy(),
+            plain_entropy,
             comes_last,
         }
     }
@@ -115,23 +127,25 @@ impl Sampler {
         position: usize,
         step: usize,
         random: Random,
-        row: &mut [f32],
+        logits: &mut [f64],
         top_p: f64,
         top_k: usize,
     ) -> Guess {
-        let greedy = self.best(row);
-        let scale = if self.temperature > 0.0 { self.temperature } else { 1.0 };
-        let mut logits: Vec<f64> = row.iter().map(|&l| f64::from(l) / scale).collect();
+        let greedy = self.best(logits);
+        let plain_entropy = Summary::of(logits, self.mask_token).entropy();
+        if self.temperature > 0.0 {
+            logits.iter_mut().for_each(|logit| *logit /= self.temperature);
+        }
         if top_p < 1.0 {
-            keep_top_p(&mut logits, top_p);
+            keep_top_p(logits, top_p);
         }
         if top_k > 0 && top_k < logits.len() {
-            keep_top_k(&mut logits, top_k);
+            keep_top_k(logits, top_k);
         }
-        let summary = Summary::of(logits.iter().copied(), self.mask_token);
+        let summary = Summary::of(logits, self.mask_token);
         let token = if self.temperature > 0.0 {
             let u = random.at(step, position, Stream::Token).uniform(0);
-            categorical(&logits, &summary, self.mask_token, u).unwrap_or(greedy)
+            categorical(logits, &summary, self.mask_token, u).unwrap_or(greedy)
         } else {
             greedy
         };
@@ -141,13 +155,14 @@ impl Sampler {
             probability: summary.probability(logits[token as usize]),
             margin: summary.margin(),
             entropy: summary.entropy(),
+            plain_entropy,
             comes_last: false,
         }
     }
 
     /// The first greatest logit, the mask token aside.
-    fn best(&self, row: &[f32]) -> u32 {
-        let mut best = (f32::NEG_INFINITY, 0);
+    fn best(&self, row: &[f64]) -> u32 {
+        let mut best = (f64::NEG_INFINITY, 0);
         for (token, &logit) in row.iter().enumerate() {
             if logit > best.0 && token != self.mask_token as usize {
                 best = (logit, token);
@@ -155,6 +170,20 @@ impl Sampler {
         }
         best.1 as u32
     }
+}
+
+/// Probability of `token` in the plain softmax of a row of logits.
+pub(super) fn softmax_of(row: &[f32], token: u32) -> f64 {
+    let row: Vec<f64> = row.iter().map(|&logit| f64::from(logit)).collect();
+    Summary::of(&row, u32::MAX).probability(row[token as usize])
+}
+
+/// The first greatest logit, `mask_token` aside, and its probability.
+pub(super) fn best_of(row: &[f64], mask_token: u32) -> (u32, f64) {
+    let summary = Summary::of(row, mask_token);
+    let is_best = |(token, &logit): (usize, &f64)| token != mask_token as usize && logit == summary.best[0];
+    let token = row.iter().enumerate().position(is_best).unwrap_or(0);
+    (token as u32, summary.probability(summary.best[0]))
 }
 
 /// A softmax in f64, summed up.
@@ -168,10 +197,10 @@ struct Summary {
 }
 
 impl Summary {
-    fn of(logits: impl Iterator<Item = f64> + Clone, mask_token: u32) -> Summary {
-        let greatest = logits.clone().fold(f64::NEG_INFINITY, f64::max);
+    fn of(logits: &[f64], mask_token: u32) -> Summary {
+        let greatest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let mut summary = Summary { greatest, total: 0.0, weighted: 0.0, best: [f64::NEG_INFINITY; 2] };
-        for (token, logit) in logits.enumerate() {
+        for (token, &logit) in logits.iter().enumerate() {
             let distance = logit - greatest;
             let weight = distance.exp();
             summary.total += weight;
@@ -204,7 +233,7 @@ impl Summary {
 
 /// Drops the tokens before which the likelier ones already hold more than `top_p`; the likeliest always stays.
 fn keep_top_p(logits: &mut [f64], top_p: f64) {
-    let summary = Summary::of(logits.iter().copied(), u32::MAX);
+    let summary = Summary::of(logits, u32::MAX);
     let mut order: Vec<usize> = (0..logits.len()).collect();
     order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]).then(a.cmp(&b)));
     let mut before = 0.0;
@@ -294,7 +323,7 @@ mod tests {
     #[test]
     fn case_d07_ties_go_to_the_lower_token() {
         let sampler = sampler(Draw::Gumbel, 0.0);
-        let guess = |row: &mut [f32]| sampler.from_logits(0, 0, Random::new(1), row).token;
+        let guess = |row: &mut [f64]| sampler.from_logits(0, 0, Random::new(1), row).token;
         assert_eq!(guess(&mut [1.0; 8]), 0);
         assert_eq!(guess(&mut [0.0, 0.0, 0.0, 5.0, 0.0, 0.0, 0.0, 5.0]), 3);
     }

@@ -1,80 +1,14 @@
-//! What a run was asked for, and the checked settings that the loop works by.
+//! The checked settings that the loop works by.
 
-use serde::{Deserialize, Serialize};
-
+use super::cache::{CachePolicy, CacheSettings};
+use super::request::Request;
 use super::sampler::{Draw, Sampler};
 use super::unmask::UnmaskRule;
 use crate::model::{Family, ModelSpec};
 
-/// What to do about end tokens (EOS, EOT).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EndPolicy {
-    /// Every position is decided.
-    Keep,
-    /// The run ends as soon as the visible answer is final: the same text in fewer steps.
-    #[default]
-    Stop,
-    /// End tokens are committed last (LLaDA's `confidence_eos_eot_inf`).
-    Last,
-}
+pub use super::request::EndPolicy;
 
-/// What a generation is asked for. [`Request::settings`] checks it against a model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Request {
-    /// Open positions behind the prompt.
-    pub max_tokens: usize,
-    /// Denoising steps over the whole canvas; default: one per open position.
-    pub steps: Option<usize>,
-    /// Positions per block; default: the model's, else 32 (LLaDA) or one block (Dream).
-    pub block_length: Option<usize>,
-    /// Which positions a step decides; default: the model's reference.
-    pub unmask: Option<UnmaskRule>,
-    /// 0 = greedy.
-    pub temperature: f64,
-    /// Dream: nucleus, 1 = off.
-    pub top_p: f64,
-    /// Dream: 0 = off.
-    pub top_k: usize,
-    /// Dream: temperature of the choice of positions, 0 = off.
-    pub alg_temp: f64,
-    /// Classifier-free guidance (LLaDA), 0 = off.
-    pub cfg_scale: f64,
-    /// Seed of all random numbers.
-    pub seed: u64,
-    /// End tokens.
-    pub eos: EndPolicy,
-    /// Tokens that must not be written.
-    pub banned: Vec<u32>,
-    /// Dream: where its time ends.
-    pub eps: f64,
-    /// Compute logits of every row, for measuring what leaving them out saves.
-    pub full_logits: bool,
-}
-
-impl Default for Request {
-    fn default() -> Request {
-        Request {
-            max_tokens: 128,
-            steps: None,
-            block_length: None,
-            unmask: None,
-            temperature: 0.0,
-            top_p: 1.0,
-            top_k: 0,
-            alg_temp: 0.0,
-            cfg_scale: 0.0,
-            seed: 42,
-            eos: EndPolicy::Stop,
-            banned: Vec::new(),
-            eps: 1e-3,
-            full_logits: false,
-        }
-    }
-}
-
-/// How the open positions are spread over the steps.
+/// How the open positions are spread over the steps, for unmaskers that go by a schedule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Schedule {
     /// LLaDA: evenly within each block.
@@ -84,6 +18,21 @@ pub enum Schedule {
         /// Where time ends.
         eps: f64,
     },
+}
+
+/// The numbers that unmaskers decide by, see [`Request`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub struct Numbers {
+    pub threshold: f64,
+    pub low: f64,
+    pub factor: f64,
+    pub entropy: f64,
+    pub add: f64,
+    pub activate: f64,
+    pub back: f64,
+    /// Multi-block: the lowest entropy always goes (d3LLM for LLaDA, not for Dream).
+    pub always_lowest: bool,
 }
 
 /// Checked settings of one run.
@@ -111,6 +60,10 @@ pub struct Settings {
     pub end_tokens: Vec<u32>,
     /// Logits for every row.
     pub full_logits: bool,
+    /// What the unmasker decides by.
+    pub numbers: Numbers,
+    /// Which rows run.
+    pub cache: CacheSettings,
 }
 
 /// A value that can't be used, named as the command line names it.
@@ -125,80 +78,37 @@ pub struct SettingsError {
     pub reason: String,
 }
 
-fn wrong<T>(option: &'static str, value: impl ToString, reason: impl Into<String>) -> Result<T, SettingsError> {
+pub(super) fn wrong<T>(
+    option: &'static str,
+    value: impl ToString,
+    reason: impl Into<String>,
+) -> Result<T, SettingsError> {
     Err(SettingsError { option, value: value.to_string(), reason: reason.into() })
 }
 
 impl Request {
-    /// Checks what can be checked without a model.
-    pub fn check(&self) -> Result<(), SettingsError> {
-        if self.max_tokens == 0 {
-            return wrong("--max-tokens", 0, "at least 1 open position is needed");
-        }
-        if self.steps == Some(0) {
-            return wrong("--steps", 0, "at least 1 denoising step is needed");
-        }
-        if self.block_length == Some(0) {
-            return wrong("--block-length", 0, "a block has at least 1 position");
-        }
-        let not_negative = |option, value: f64| {
-            if value.is_finite() && value >= 0.0 { Ok(()) } else { wrong(option, value, "it must be 0 or more") }
-        };
-        not_negative("--temperature", self.temperature)?;
-        not_negative("--alg-temp", self.alg_temp)?;
-        not_negative("--cfg-scale", self.cfg_scale)?;
-        if !(0.0..=1.0).contains(&self.top_p) {
-            return wrong("--top-p", self.top_p, "it must be between 0 and 1");
-        }
-        if !(self.eps > 0.0 && self.eps < 1.0) {
-            return wrong("--eps", self.eps, "it must be between 0 and 1");
-        }
-        Ok(())
-    }
-
     /// Checks the request against a model and fills in its defaults. `open` is the number of open positions.
     pub fn settings(&self, spec: &ModelSpec, end_tokens: Vec<u32>, open: usize) -> Result<Settings, SettingsError> {
         self.check()?;
         let family = spec.family;
-        let unmask = self.unmask.unwrap_or(family.default_rule());
-        if !family.rules().contains(&unmask) {
-            let names: Vec<&str> = family.rules().iter().map(|rule| rule.name()).collect();
-            return wrong("--unmask", unmask.name(), format!("{} has {}", family.name(), names.join(", ")));
+        let unmask = self.unmask.or(self.recipe.row().unmask).unwrap_or(family.default_rule());
+        if !unmask.runs_on(family) {
+            let able = UnmaskRule::ALL.into_iter().filter(|rule| rule.runs_on(family));
+            return wrong("--unmask", unmask.name(), format!("{} has {}", family.name(), names(able)));
         }
-        let (schedule, draw, block_length) = match family {
-            Family::Llada => {
-                if self.top_p < 1.0 || self.top_k > 0 {
-                    let (option, value) = if self.top_k > 0 {
-                        ("--top-k", self.top_k.to_string())
-                    } else {
-                        ("--top-p", self.top_p.to_string())
-                    };
-                    return wrong(option, value, "LLaDA's reference sampler has no such filter; Dream models do");
-                }
-                if self.alg_temp > 0.0 {
-                    return wrong("--alg-temp", self.alg_temp, "LLaDA's reference sampler has none; Dream models do");
-                }
-                (Schedule::Even, Draw::Gumbel, self.block_length.or(spec.block_length).unwrap_or(32))
-            }
-            Family::Dream => {
-                if self.cfg_scale > 0.0 {
-                    return wrong("--cfg-scale", self.cfg_scale, "Dream's reference sampler has none; LLaDA models do");
-                }
-                if self.block_length.is_some_and(|length| length < open) {
-                    return wrong(
-                        "--block-length",
-                        self.block_length.unwrap_or(0),
-                        format!("Dream's reference sampler decides its {open} open positions in one block"),
-                    );
-                }
-                if self.eos == EndPolicy::Last {
-                    return wrong("--eos", "last", "Dream's reference sampler has no such rule; LLaDA models do");
-                }
-                let draw = Draw::Filtered { top_p: self.top_p, top_k: self.top_k };
-                (Schedule::Timestep { eps: self.eps }, draw, open.max(1))
-            }
-        };
-        let block_length = block_length.min(open.max(1));
+        let numbers = self.numbers(unmask, family)?;
+        let cache = self.cache_settings(unmask)?;
+        self.check_family(family, unmask)?;
+        self.check_schedule(family, unmask, open)?;
+
+        let one_block = family == Family::Dream && !unmask.spans_blocks() && self.recipe.row().block_length.is_none();
+        let block_length =
+            match (family, unmask.is_scheduled()) {
+                (Family::Dream, true) => open,
+                _ => (self.block_length.or(spec.block_length).or(self.recipe.row().block_length))
+                    .unwrap_or(if one_block { open } else { 32 }),
+            };
+        let block_length = block_length.min(open).max(1);
         let steps = self.steps.unwrap_or(open.max(1));
         let blocks = open.div_ceil(block_length).max(1);
         if steps < blocks {
@@ -211,6 +121,12 @@ impl Request {
         if let Some(&token) = self.banned.iter().find(|&&token| token as usize >= spec.vocab) {
             return wrong("--ban", token, format!("the vocabulary has ids 0 to {}", spec.vocab - 1));
         }
+        let (schedule, draw) = match family {
+            Family::Llada => (Schedule::Even, Draw::Gumbel),
+            Family::Dream => {
+                (Schedule::Timestep { eps: self.eps }, Draw::Filtered { top_p: self.top_p, top_k: self.top_k })
+            }
+        };
         let sampler = Sampler {
             temperature: self.temperature,
             draw,
@@ -230,6 +146,132 @@ impl Request {
             eos: self.eos,
             end_tokens,
             full_logits: self.full_logits,
+            numbers,
+            cache,
         })
     }
+
+    /// What the unmasker decides by; numbers that it has no use for are refused.
+    fn numbers(&self, unmask: UnmaskRule, family: Family) -> Result<Numbers, SettingsError> {
+        use UnmaskRule::{Credit, EntropyBound, EntropyThreshold, Factor, Hierarchy, MultiBlock, Threshold, Wino};
+        let row = self.recipe.row();
+        let number = |option, given: Option<f64>, recipe: Option<f64>, users: &[UnmaskRule], default: f64| match given {
+            Some(value) if !users.contains(&unmask) => {
+                let users = names(users.iter().copied());
+                wrong(option, value, format!("the unmasker {} doesn't use it; {users} can", unmask.name()))
+            }
+            Some(value) => Ok(value),
+            None => Ok(recipe.filter(|_| users.contains(&unmask)).unwrap_or(default)),
+        };
+        let bold = if unmask == Wino { 0.6 } else { 0.9 };
+        let entropic = [EntropyThreshold, EntropyBound, MultiBlock];
+        Ok(Numbers {
+            threshold: number(
+                "--threshold",
+                self.threshold,
+                row.threshold.filter(|_| unmask != Wino),
+                &[Threshold, Hierarchy, Credit, Wino],
+                bold,
+            )?,
+            low: number("--low", self.low, None, &[Hierarchy], 0.4)?,
+            factor: number("--factor", self.factor, None, &[Factor], 1.0)?,
+            entropy: number("--entropy", self.entropy, row.entropy, &entropic, 0.5)?,
+            add: number("--add", self.add, None, &[MultiBlock], 0.1)?,
+            activate: number("--activate", self.activate, None, &[MultiBlock], 0.95)?,
+            back: number("--back", self.back, None, &[Wino], 0.9)?,
+            always_lowest: family == Family::Llada,
+        })
+    }
+
+    /// Which rows run; what the policy has no use for is refused.
+    fn cache_settings(&self, unmask: UnmaskRule) -> Result<CacheSettings, SettingsError> {
+        let row = self.recipe.row();
+        // An unmasker that doubts every row of its block can't leave one stale.
+        let recipe = row.cache.filter(|_| unmask != UnmaskRule::Wino);
+        let policy = self.cache.or(recipe).unwrap_or_default();
+        if unmask == UnmaskRule::Wino && policy != CachePolicy::None {
+            return wrong(
+                "--cache",
+                policy.name(),
+                "wino scores its block afresh in every step; the other unmaskers can",
+            );
+        }
+        let cached = policy != CachePolicy::None;
+        let cached_only = |option, value: Option<usize>| match value {
+            Some(value) if !cached => {
+                wrong(option, value, "every step runs all rows; --cache prefix, dual or delayed can")
+            }
+            _ => Ok(()),
+        };
+        cached_only("--refresh", self.refresh)?;
+        cached_only("--dirty-rows", self.dirty_rows.filter(|&n| n > 0))?;
+        if let Some(delay) = self.delay.filter(|_| policy != CachePolicy::Delayed) {
+            return wrong("--delay", delay, format!("--cache {} freezes no block; delayed can", policy.name()));
+        }
+        Ok(CacheSettings {
+            policy,
+            refresh: self.refresh.or(row.refresh).filter(|_| cached),
+            window: self.window.or(row.window),
+            freeze_prompt: self.freeze_prompt.unwrap_or(row.freeze_prompt),
+            dirty_rows: if cached { self.dirty_rows.unwrap_or(row.dirty_rows) } else { 0 },
+            delay: self.delay.or(row.delay).unwrap_or(1),
+        })
+    }
+
+    /// What a family's sampler can't do.
+    fn check_family(&self, family: Family, unmask: UnmaskRule) -> Result<(), SettingsError> {
+        match family {
+            Family::Llada if self.top_k > 0 => {
+                wrong("--top-k", self.top_k, "LLaDA's reference sampler has no such filter; Dream models do")
+            }
+            Family::Llada if self.top_p < 1.0 => {
+                wrong("--top-p", self.top_p, "LLaDA's reference sampler has no such filter; Dream models do")
+            }
+            Family::Llada if self.alg_temp > 0.0 => {
+                wrong("--alg-temp", self.alg_temp, "LLaDA's reference sampler has none; Dream models do")
+            }
+            Family::Dream if self.cfg_scale > 0.0 => {
+                wrong("--cfg-scale", self.cfg_scale, "Dream's reference sampler has none; LLaDA models do")
+            }
+            Family::Dream if self.eos == EndPolicy::Last => {
+                wrong("--eos", "last", "Dream's reference sampler has no such rule; LLaDA models do")
+            }
+            _ if self.alg_temp > 0.0 && !unmask.is_scheduled() => wrong(
+                "--alg-temp",
+                self.alg_temp,
+                format!("the unmasker {} draws no positions; entropy, maskgit-plus and margin do", unmask.name()),
+            ),
+            _ if self.cfg_scale > 0.0 && unmask == UnmaskRule::Wino => {
+                wrong("--cfg-scale", self.cfg_scale, "wino's shadow has no prompt to mask; the other unmaskers can")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What only unmaskers with a schedule go by.
+    fn check_schedule(&self, family: Family, unmask: UnmaskRule, open: usize) -> Result<(), SettingsError> {
+        let scheduled = unmask.is_scheduled();
+        if let Some(steps) = self.steps.filter(|_| !scheduled) {
+            let able = names(family.rules().iter().copied());
+            let reason = format!("the unmasker {} takes as many steps as it needs; {able} can", unmask.name());
+            return wrong("--steps", steps, reason);
+        }
+        if self.eps != Request::EPS && !(family == Family::Dream && scheduled) {
+            return wrong("--eps", self.eps, "only the schedule of Dream's reference sampler uses it");
+        }
+        match self.block_length {
+            Some(length) if family == Family::Dream && scheduled && length < open => {
+                let reason = format!(
+                    "Dream's reference sampler decides its {open} open positions in one block; {} work by blocks",
+                    names(UnmaskRule::ALL.into_iter().filter(|rule| !rule.is_scheduled() && rule.runs_on(family)))
+                );
+                wrong("--block-length", length, reason)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn names(rules: impl Iterator<Item = UnmaskRule>) -> String {
+    rules.map(UnmaskRule::name).collect::<Vec<_>>().join(", ")
 }

@@ -72,6 +72,13 @@ pub trait MaskPredictor: Send {
 
     /// Predicts on a canvas holding `tokens`.
     fn predict(&mut self, tokens: &[u32], plan: &Plan<'_>, out: &mut Prediction) -> Result<(), Error>;
+
+    /// Logits of a masked shadow of `rows`, right after a prediction on the same canvas: mask tokens at those positions,
+    /// which see each other and the canvas, each without the row whose shadow it is. The canvas doesn't see them (WINO,
+    /// Hong et al. 2025).
+    fn predict_shadow(&mut self, _tokens: &[u32], _rows: &[u32], _out: &mut Prediction) -> Result<(), Error> {
+        Err(Error::NoShadow { architecture: self.spec().architecture })
+    }
 }
 
 /// Makes a predictor for a canvas of at most so many positions; the weights are shared.

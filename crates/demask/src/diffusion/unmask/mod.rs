@@ -1,14 +1,21 @@
 //! Which open positions a step decides: one short file per unmasker.
 
+mod credit;
+mod entropy_bound;
+mod factor;
+mod hierarchy;
+mod multi_block;
 mod origin;
 mod quota;
-
-use serde::{Deserialize, Serialize};
+mod rule;
+mod threshold;
+mod wino;
 
 use super::canvas::{Block, Canvas, Edit, EditKind, Transfer};
 use super::random::{Random, Stream};
 use super::sampler::Guess;
-use super::settings::Settings;
+
+pub use rule::UnmaskRule;
 
 /// What an unmasker sees of a denoising step.
 pub struct Step<'a> {
@@ -20,78 +27,55 @@ pub struct Step<'a> {
     pub number: usize,
     /// The run's random numbers.
     pub random: Random,
+    /// Positions from here on are left alone: the answer's end is before them.
+    pub horizon: usize,
+    /// What a masked shadow of the block says of the tokens it holds; empty unless [`Unmasker::doubts`].
+    pub shadow: Vec<Held>,
 }
 
-/// A rule that turns guesses into a transfer.
+impl Step<'_> {
+    /// The block's open positions, ascending.
+    pub fn open(&self) -> impl Iterator<Item = usize> + '_ {
+        self.canvas.open_in(self.block.range.start..self.block.range.end.min(self.horizon))
+    }
+}
+
+/// A token that the block holds, scored as if its position and the rest of the block were open.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Held {
+    /// Canvas position.
+    pub position: usize,
+    /// The token's probability.
+    pub probability: f64,
+}
+
+/// A rule that turns guesses into a transfer. There is a fresh one for every block.
 pub trait Unmasker: Send {
     /// Whether the step can change the canvas at all. If not, its forward pass is saved; the text stays the same.
-    fn acts(&mut self, step: &Step<'_>) -> bool;
+    fn acts(&mut self, _step: &Step<'_>) -> bool {
+        true
+    }
 
-    /// Chooses among the guesses (one per open position of the block, ascending).
+    /// The open positions to guess, ascending.
+    fn candidates(&mut self, step: &Step<'_>) -> Vec<usize> {
+        step.open().collect()
+    }
+
+    /// Whether [`Unmasker::adjust`] changes anything; if so, whole rows of logits are computed.
+    fn adjusts_logits(&self) -> bool {
+        false
+    }
+
+    /// Changes the row that scores `position`; called once per candidate and step.
+    fn adjust(&mut self, _position: usize, _row: &mut [f64]) {}
+
+    /// Whether decided tokens are to be scored against a masked shadow of the block.
+    fn doubts(&self) -> bool {
+        false
+    }
+
+    /// Chooses among the guesses, one per candidate.
     fn step(&mut self, step: &Step<'_>, guesses: &[Guess]) -> Transfer;
-}
-
-/// The unmaskers, by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum UnmaskRule {
-    /// LLaDA: the surest guesses, by the probability of the chosen token.
-    LowConfidence,
-    /// LLaDA: random positions.
-    Random,
-    /// Dream: every open position with the schedule's probability.
-    Origin,
-    /// Dream: the surest guesses, by the probability of the chosen token.
-    MaskgitPlus,
-    /// Dream (`topk_margin`): by the lead of the best token over the second.
-    Margin,
-    /// Dream: by negative entropy.
-    Entropy,
-}
-
-impl UnmaskRule {
-    /// Every rule.
-    pub const ALL: [UnmaskRule; 6] = [
-        UnmaskRule::LowConfidence,
-        UnmaskRule::Random,
-        UnmaskRule::Origin,
-        UnmaskRule::MaskgitPlus,
-        UnmaskRule::Margin,
-        UnmaskRule::Entropy,
-    ];
-
-    /// The rule's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            UnmaskRule::LowConfidence => "low-confidence",
-            UnmaskRule::Random => "random",
-            UnmaskRule::Origin => "origin",
-            UnmaskRule::MaskgitPlus => "maskgit-plus",
-            UnmaskRule::Margin => "margin",
-            UnmaskRule::Entropy => "entropy",
-        }
-    }
-
-    /// The rule called `name`: case and `_` against `-` don't matter, and the references' own names are known.
-    pub fn from_name(name: &str) -> Option<UnmaskRule> {
-        let name = name.to_ascii_lowercase().replace('_', "-");
-        if name == "topk-margin" {
-            return Some(UnmaskRule::Margin);
-        }
-        UnmaskRule::ALL.into_iter().find(|rule| rule.name() == name)
-    }
-
-    /// The unmasker for one block.
-    pub(super) fn unmasker(self, settings: &Settings) -> Box<dyn Unmasker> {
-        let measure = match self {
-            UnmaskRule::Origin => return Box::new(origin::Origin { schedule: settings.schedule }),
-            UnmaskRule::LowConfidence | UnmaskRule::MaskgitPlus => Measure::Probability,
-            UnmaskRule::Random => Measure::Random,
-            UnmaskRule::Margin => Measure::Margin,
-            UnmaskRule::Entropy => Measure::Entropy,
-        };
-        Box::new(quota::Quota { schedule: settings.schedule, measure, alg_temp: settings.alg_temp })
-    }
 }
 
 /// What "sure" means.
@@ -101,8 +85,10 @@ pub enum Measure {
     Probability,
     /// Best probability minus second-best.
     Margin,
-    /// Negative entropy in nats.
+    /// Negative entropy, in nats, of the distribution that the guess was drawn from.
     Entropy,
+    /// Negative entropy, in nats, of the plain softmax.
+    PlainEntropy,
     /// A random number.
     Random,
 }
@@ -111,34 +97,36 @@ impl Measure {
     /// The confidence of a guess.
     pub fn of(self, guess: &Guess, step: &Step<'_>) -> f64 {
         match self {
-            Measure::Probability if guess.comes_last => f64::NEG_INFINITY,
+            Measure::Probability | Measure::PlainEntropy if guess.comes_last => f64::NEG_INFINITY,
             Measure::Probability => guess.probability,
             Measure::Margin => guess.margin,
             Measure::Entropy => -guess.entropy,
+            Measure::PlainEntropy => -guess.plain_entropy,
             Measure::Random => step.random.at(step.number, guess.position, Stream::Confidence).uniform(0),
         }
     }
 }
 
-/// The edit that decides a guess's position.
-fn unmask(canvas: &Canvas, guess: &Guess, confidence: f64) -> Edit {
-    Edit {
-        position: guess.position,
-        from: canvas.tokens()[guess.position],
-        to: guess.token,
-        kind: EditKind::Unmask,
-        confidence,
-    }
-}
-
-/// The `count` guesses with the greatest keys, as a transfer; equal keys go to the left.
+/// Indices by falling key; equal keys keep their order, which is from left to right.
 ///
 /// Keys closer than 2^-44 are equal: they differ only by the order in which a softmax was summed up.
-fn take_greatest(step: &Step<'_>, guesses: &[Guess], keys: &[f64], confidences: &[f64], count: usize) -> Transfer {
+fn ranked(keys: &[f64]) -> Vec<usize> {
     let keys: Vec<f64> = keys.iter().map(|key| (key * (1u64 << 44) as f64).round()).collect();
-    let mut order: Vec<usize> = (0..guesses.len()).collect();
+    let mut order: Vec<usize> = (0..keys.len()).collect();
     order.sort_by(|&a, &b| keys[b].total_cmp(&keys[a]).then(a.cmp(&b)));
-    order.truncate(count);
-    order.sort_unstable();
-    Transfer { edits: order.into_iter().map(|i| unmask(step.canvas, &guesses[i], confidences[i])).collect() }
+    order
+}
+
+/// The transfer that decides the positions of the chosen guesses, given by index in any order, maybe twice.
+fn transfer(step: &Step<'_>, guesses: &[Guess], confidences: &[f64], mut chosen: Vec<usize>) -> Transfer {
+    chosen.sort_unstable();
+    chosen.dedup();
+    let unmask = |i: usize| Edit {
+        position: guesses[i].position,
+        from: step.canvas.tokens()[guesses[i].position],
+        to: guesses[i].token,
+        kind: EditKind::Unmask,
+        confidence: confidences[i],
+    };
+    Transfer { edits: chosen.into_iter().map(unmask).collect() }
 }

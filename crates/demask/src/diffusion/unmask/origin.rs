@@ -1,6 +1,6 @@
 //! Dream's `origin`: every open position is decided with the schedule's probability, whatever the guesses.
 
-use super::{Step, Unmasker, unmask};
+use super::{Step, Unmasker, transfer};
 use crate::diffusion::canvas::Transfer;
 use crate::diffusion::random::Stream;
 use crate::diffusion::sampler::Guess;
@@ -25,11 +25,12 @@ impl Origin {
 
 impl Unmasker for Origin {
     fn acts(&mut self, step: &Step<'_>) -> bool {
-        step.canvas.open_in(step.block.range.clone()).any(|position| self.chooses(step, position))
+        step.open().any(|position| self.chooses(step, position))
     }
 
     fn step(&mut self, step: &Step<'_>, guesses: &[Guess]) -> Transfer {
-        let chosen = guesses.iter().filter(|guess| self.chooses(step, guess.position));
-        Transfer { edits: chosen.map(|guess| unmask(step.canvas, guess, guess.probability)).collect() }
+        let sure: Vec<f64> = guesses.iter().map(|guess| guess.probability).collect();
+        let chosen = (0..guesses.len()).filter(|&i| self.chooses(step, guesses[i].position)).collect();
+        transfer(step, guesses, &sure, chosen)
     }
 }

@@ -1,6 +1,6 @@
 //! A fixed number of positions per step, the surest first: LLaDA's reference sampler and Dream's ordered ones.
 
-use super::{Measure, Step, Unmasker, take_greatest};
+use super::{Measure, Step, Unmasker, ranked, transfer};
 use crate::diffusion::canvas::Transfer;
 use crate::diffusion::random::Stream;
 use crate::diffusion::sampler::Guess;
@@ -21,11 +21,14 @@ impl Quota {
         let (block, local) = (step.block, step.number - step.block.first_step);
         match self.schedule {
             Schedule::Even => {
-                let asked = block.range.clone().filter(|&p| step.canvas.is_asked(p)).count();
-                share(asked, block.steps, local)
+                // What is due by the end of this step, less what is decided: steps that had to leave something are made up.
+                let asked = step.canvas.asked_in(block.range.clone());
+                let decided = asked - step.canvas.open_in(block.range.clone()).count();
+                let due: usize = (0..block.steps.min(local + 1)).map(|step| share(asked, block.steps, step)).sum();
+                due.saturating_sub(decided)
             }
             Schedule::Timestep { eps } => {
-                let open = step.canvas.open_in(block.range.clone()).count();
+                let open = step.open().count();
                 (open as f64 * timestep_fraction(local, block.steps, eps)) as usize
             }
         }
@@ -45,6 +48,8 @@ impl Unmasker for Quota {
             if self.alg_temp > 0.0 { confidence / self.alg_temp + draw() } else { *confidence }
         };
         let keys: Vec<f64> = confidences.iter().zip(guesses).map(key).collect();
-        take_greatest(step, guesses, &keys, &confidences, self.count(step))
+        let mut chosen = ranked(&keys);
+        chosen.truncate(self.count(step));
+        transfer(step, guesses, &confidences, chosen)
     }
 }

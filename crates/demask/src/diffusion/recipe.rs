@@ -1,0 +1,148 @@
+//! Recipes: named settings. A recipe fills in what a request leaves open; what the request says wins.
+
+use serde::{Deserialize, Serialize};
+
+use super::cache::CachePolicy;
+use super::unmask::UnmaskRule;
+
+/// The recipes, by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Recipe {
+    /// The model's reference sampler.
+    #[default]
+    Exact,
+    /// Several tokens per step, keys and values kept within a block.
+    Fast,
+    /// As few rows as still give an answer.
+    Fastest,
+    /// Several blocks at once, for models trained for it.
+    #[serde(rename = "d3llm")]
+    D3llm,
+}
+
+/// What a recipe sets. `None` leaves the default of the model or of what uses the value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RecipeRow {
+    /// Which recipe.
+    pub recipe: Recipe,
+    /// Its name.
+    pub name: &'static str,
+    /// One line for the reader of a list.
+    pub description: &'static str,
+    /// See [`Request`](super::Request), as all below.
+    pub unmask: Option<UnmaskRule>,
+    /// Unless the model names one.
+    pub block_length: Option<usize>,
+    #[allow(missing_docs)]
+    pub threshold: Option<f64>,
+    #[allow(missing_docs)]
+    pub entropy: Option<f64>,
+    #[allow(missing_docs)]
+    pub cache: Option<CachePolicy>,
+    #[allow(missing_docs)]
+    pub refresh: Option<usize>,
+    #[allow(missing_docs)]
+    pub window: Option<usize>,
+    #[allow(missing_docs)]
+    pub freeze_prompt: bool,
+    #[allow(missing_docs)]
+    pub dirty_rows: usize,
+    #[allow(missing_docs)]
+    pub delay: Option<usize>,
+}
+
+const NOTHING: RecipeRow = RecipeRow {
+    recipe: Recipe::Exact,
+    name: "exact",
+    description: "the model's reference sampler: every row in every step, the same text as the published code",
+    unmask: None,
+    block_length: None,
+    threshold: None,
+    entropy: None,
+    cache: None,
+    refresh: None,
+    window: None,
+    freeze_prompt: false,
+    dirty_rows: 0,
+    delay: None,
+};
+
+/// Every recipe: one row each.
+pub static RECIPES: [RecipeRow; 4] = [
+    NOTHING,
+    RecipeRow {
+        recipe: Recipe::Fast,
+        name: "fast",
+        description: "every token that is sure enough; in a block's later steps only its own rows run",
+        unmask: Some(UnmaskRule::Threshold),
+        block_length: Some(32),
+        threshold: Some(0.9),
+        cache: Some(CachePolicy::Dual),
+        window: Some(32),
+        ..NOTHING
+    },
+    RecipeRow {
+        recipe: Recipe::Fastest,
+        name: "fastest",
+        description: "as fast, and the prompt runs once, decided rows once more: the least work, at some cost in quality",
+        unmask: Some(UnmaskRule::Threshold),
+        block_length: Some(32),
+        threshold: Some(0.9),
+        cache: Some(CachePolicy::Dual),
+        window: Some(32),
+        freeze_prompt: true,
+        dirty_rows: 1,
+        ..NOTHING
+    },
+    RecipeRow {
+        recipe: Recipe::D3llm,
+        name: "d3llm",
+        description: "several blocks at once by entropy, finished ones frozen: for models distilled for it (d3LLM)",
+        unmask: Some(UnmaskRule::MultiBlock),
+        block_length: Some(32),
+        entropy: Some(0.5),
+        cache: Some(CachePolicy::Delayed),
+        window: Some(32),
+        delay: Some(1),
+        ..NOTHING
+    },
+];
+
+impl Recipe {
+    /// What it sets.
+    pub fn row(self) -> &'static RecipeRow {
+        RECIPES.iter().find(|row| row.recipe == self).unwrap_or(&NOTHING)
+    }
+
+    /// The recipe's name.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The recipe called `name`, whatever its case.
+    pub fn from_name(name: &str) -> Option<Recipe> {
+        RECIPES.iter().find(|row| row.name.eq_ignore_ascii_case(name)).map(|row| row.recipe)
+    }
+}
+
+impl RecipeRow {
+    /// Its settings as they would be given on the command line.
+    pub fn flags(&self) -> String {
+        let mut flags = Vec::new();
+        let mut flag = |name: &str, value: Option<String>| flags.extend(value.map(|value| format!("--{name} {value}")));
+        flag("unmask", self.unmask.map(|rule| rule.name().to_owned()));
+        flag("block-length", self.block_length.map(|n| n.to_string()));
+        flag("threshold", self.threshold.map(|n| n.to_string()));
+        flag("entropy", self.entropy.map(|n| n.to_string()));
+        flag("cache", self.cache.map(|policy| policy.name().to_owned()));
+        flag("refresh", self.refresh.map(|n| n.to_string()));
+        flag("window", self.window.map(|n| n.to_string()));
+        flag("dirty-rows", (self.dirty_rows > 0).then(|| self.dirty_rows.to_string()));
+        flag("delay", self.delay.map(|n| n.to_string()));
+        if self.freeze_prompt {
+            flags.push("--freeze-prompt".to_owned());
+        }
+        flags.join(" ")
+    }
+}

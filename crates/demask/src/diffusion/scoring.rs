@@ -1,0 +1,106 @@
+//! From canvas to guesses: runs the chosen rows and samples from what comes back.
+
+use super::cache::RowPlan;
+use super::canvas::Canvas;
+use super::random::Random;
+use super::sampler::{Guess, softmax_of};
+use super::settings::Settings;
+use super::unmask::{Held, Step, Unmasker};
+use crate::error::Error;
+use crate::model::{MaskPredictor, ModelSpec, Output, Plan, Prediction};
+
+/// Buffers of a run's predictions.
+#[derive(Default)]
+pub(super) struct Scoring {
+    prediction: Prediction,
+    shadow: Prediction,
+}
+
+impl Scoring {
+    /// The rows that score the candidates, ascending.
+    pub(super) fn wanted(&self, spec: &ModelSpec, candidates: &[usize]) -> Vec<u32> {
+        let mut wanted: Vec<u32> = candidates.iter().map(|&p| spec.scoring_row(p)).collect();
+        wanted.dedup();
+        wanted
+    }
+
+    /// Runs the planned rows.
+    pub(super) fn predict(
+        &mut self,
+        model: &mut dyn MaskPredictor,
+        canvas: &Canvas,
+        plan: &RowPlan,
+        wanted: &[u32],
+        settings: &Settings,
+        unmasker: &dyn Unmasker,
+    ) -> Result<(), Error> {
+        let whole_rows = settings.cfg_scale > 0.0 || settings.full_logits || unmasker.adjusts_logits();
+        let output = if settings.sampler.needs_statistics_only() && !whole_rows {
+            Output::Statistics { excluded: &[settings.sampler.mask_token] }
+        } else {
+            Output::Logits
+        };
+        let wanted = if settings.full_logits { &plan.rows } else { wanted };
+        let tokens = &canvas.tokens()[..plan.visible];
+        model.predict(tokens, &Plan { rows: &plan.rows, wanted, output }, &mut self.prediction)
+    }
+
+    /// One guess per candidate.
+    pub(super) fn guesses(
+        &mut self,
+        spec: &ModelSpec,
+        candidates: &[usize],
+        settings: &Settings,
+        number: usize,
+        unmasker: &mut dyn Unmasker,
+    ) -> Result<Vec<Guess>, Error> {
+        let random = Random::new(settings.seed);
+        candidates
+            .iter()
+            .map(|&position| {
+                let index = self.prediction.index_of(spec.scoring_row(position));
+                let bad = || Error::NotFinite { step: number, position };
+                if let Some(row) = self.prediction.statistics.get(index) {
+                    return if row.finite { Ok(settings.sampler.from_statistics(position, row)) } else { Err(bad()) };
+                }
+                let row = &self.prediction.logits[index * spec.vocab..(index + 1) * spec.vocab];
+                if row.iter().any(|logit| !logit.is_finite()) {
+                    return Err(bad());
+                }
+                // Two positions may share a row (Dream's first two), so each works on a copy.
+                let mut row: Vec<f64> = row.iter().map(|&logit| f64::from(logit)).collect();
+                settings.sampler.ban(&mut row);
+                unmasker.adjust(position, &mut row);
+                Ok(settings.sampler.from_logits(position, number, random, &mut row))
+            })
+            .collect()
+    }
+
+    /// What a masked shadow of the block says of the tokens that it holds, for unmaskers that ask. Returns the rows run.
+    pub(super) fn shadow(
+        &mut self,
+        model: &mut dyn MaskPredictor,
+        step: &mut Step<'_>,
+        plan: &RowPlan,
+        unmasker: &dyn Unmasker,
+    ) -> Result<usize, Error> {
+        if !unmasker.doubts() {
+            return Ok(0);
+        }
+        let block = step.block.range.clone();
+        let rows: Vec<u32> = block.clone().map(|p| p as u32).collect();
+        model.predict_shadow(&step.canvas.tokens()[..plan.visible], &rows, &mut self.shadow)?;
+        let vocab = model.spec().vocab;
+        let held = block.clone().filter(|&p| step.canvas.is_asked(p) && !step.canvas.is_open(p));
+        step.shadow = held
+            .map(|position| {
+                let row = &self.shadow.logits[(position - block.start) * vocab..][..vocab];
+                if row.iter().any(|logit| !logit.is_finite()) {
+                    return Err(Error::NotFinite { step: step.number, position });
+                }
+                Ok(Held { position, probability: softmax_of(row, step.canvas.tokens()[position]) })
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(rows.len())
+    }
+}
