@@ -43,31 +43,25 @@ impl Kv {
         self.head_dim.next_multiple_of(PANEL_ROWS)
     }
 
-    fn write_row(&self, keys: &SharedMut<'_, f32>, values: &SharedMut<'_, f32>, k: &[f32], v: &[f32], position: usize) {
-        let (dim, padded) = (self.head_dim, self.padded_dim());
-        for (head, (k, v)) in k.chunks_exact(dim).zip(v.chunks_exact(dim)).enumerate() {
-            let block = (head * self.positions + position / PANEL_ROWS * PANEL_ROWS) * dim;
-            for (i, &value) in k.iter().enumerate() {
-                keys.slice(block + i * PANEL_ROWS + position % PANEL_ROWS, 1)[0] = value;
-            }
-            values.slice((head * self.positions + position) * padded, dim).copy_from_slice(v);
-        }
-    }
-
     pub(super) fn write(&mut self, cpu: &Cpu, k: &Rows, v: &Rows, layer: usize, positions: &[u32]) {
         assert!(k.rows == positions.len() && v.rows == positions.len(), "one position per row");
         assert!(positions.iter().all(|&p| (p as usize) < self.positions), "positions exist");
-        let (mut keys, mut values) = std::mem::take(&mut self.layers[layer]);
-        {
-            let (keys, values) = (SharedMut::new(&mut keys), SharedMut::new(&mut values));
-            // Two rows for the same position would race; whoever asks for that gets one thread.
-            let distinct = positions.is_sorted_by(|a, b| a < b);
-            let work = if distinct { k.width } else { 0 };
-            cpu.run(positions.len(), work, &|r, _| {
-                self.write_row(&keys, &values, k.row(r), v.row(r), positions[r] as usize);
-            });
-        }
-        self.layers[layer] = (keys, values);
+        let (dim, padded) = (self.head_dim, self.padded_dim());
+        let (key_len, value_len) = (self.positions * dim, self.positions * padded);
+        let (keys, values) = &mut self.layers[layer];
+        let (keys, values) = (SharedMut::new(keys), SharedMut::new(values));
+        cpu.run(self.kv_heads, 2 * dim * positions.len(), &|head, _| {
+            let keys = keys.slice(head * key_len, key_len);
+            let values = values.slice(head * value_len, value_len);
+            for (r, &position) in positions.iter().enumerate() {
+                let position = position as usize;
+                let part = head * dim..(head + 1) * dim;
+                let first = position / PANEL_ROWS * PANEL_ROWS * dim + position % PANEL_ROWS;
+                let lane = keys[first..].iter_mut().step_by(PANEL_ROWS);
+                lane.zip(&k.row(r)[part.clone()]).for_each(|(to, from)| *to = *from);
+                values[position * padded..][..dim].copy_from_slice(&v.row(r)[part]);
+            }
+        });
     }
 }
 

@@ -172,77 +172,99 @@ impl OperandWriter<'_> {
 }
 
 /// Codes of the greatest magnitude in a group, tried in turn: a slightly coarser step often meets the values better.
-const PEAKS: [f32; 2] = [127.0, 124.0];
+pub(super) const PEAKS: [f32; 2] = [127.0, 124.0];
+
+/// A group's codes and what its scale is computed from.
+pub(super) struct Quantised {
+    /// int8 codes.
+    pub(super) codes: [u8; K_GROUP],
+    /// The greatest magnitude.
+    pub(super) greatest: f32,
+    /// Steps that the greatest magnitude makes.
+    pub(super) peak: f32,
+    /// `sum(v q)` over values v in steps and codes q.
+    pub(super) product: f32,
+    /// `sum(q^2)`.
+    pub(super) square: f32,
+    /// Sums of the first and the last 16 codes.
+    pub(super) sums: [f32; 2],
+}
 
 /// Quantises the f32 values of row `row`, which belongs to one caller at a time, each group with the codes and the scale
 /// of least squared error among [`PEAKS`]. The scale of a group with a value that isn't finite is NaN.
-#[inline(always)]
 pub(super) fn quantize_row(writer: &OperandWriter<'_>, row: usize) {
-    let values = writer.values(row);
+    each_group(writer, row, quantize_group);
+}
+
+/// Quantises a row with `quantize` for each group.
+#[inline(always)]
+pub(super) fn each_group(writer: &OperandWriter<'_>, row: usize, quantize: impl Fn(&[f32; K_GROUP]) -> Quantised) {
     let groups = writer.width.div_ceil(K_GROUP);
     let (tile, lane) = (row / writer.tile, row % writer.tile);
-    let mut padded = [0.0; K_GROUP];
-    for (g, group) in values.chunks(K_GROUP).enumerate() {
+    let store = |g: usize, group: &[f32; K_GROUP]| {
+        let found = quantize(group);
+        let scale = if !found.greatest.is_finite() {
+            f32::NAN
+        } else if found.square > 0.0 {
+            found.product / found.square * (found.greatest / found.peak)
+        } else {
+            0.0
+        };
         let cell = (tile * groups + g) * writer.tile + lane;
-        let group: &[f32; K_GROUP] = group.try_into().unwrap_or_else(|_| {
-            padded[..group.len()].copy_from_slice(group);
-            &padded
-        });
-        // As integers, magnitudes order like floats, with everything that isn't finite on top.
-        let greatest = group.iter().fold(0, |m: u32, v| m.max(v.to_bits() & 0x7fff_ffff));
-        let greatest = f32::from_bits(greatest);
-        let mut best = GroupCodes::ZERO;
-        if greatest > 0.0 {
-            for peak in PEAKS {
-                let found = GroupCodes::new(group, greatest, peak);
-                if found.explained > best.explained {
-                    best = found;
-                }
-            }
+        let codes = writer.codes.slice(cell * K_GROUP, K_GROUP);
+        for (stored, code) in codes.iter_mut().zip(&found.codes) {
+            *stored = code.wrapping_add(writer.bias);
         }
-        let stored = writer.codes.slice(cell * K_GROUP, K_GROUP);
-        for (stored, &code) in stored.iter_mut().zip(&best.codes) {
-            *stored = (code as u8).wrapping_add(writer.bias);
-        }
-        let sums = [best.codes[..K_GROUP / 2].iter().sum::<i32>(), best.codes[K_GROUP / 2..].iter().sum::<i32>()];
-        let scale = if greatest.is_finite() { best.scale } else { f32::NAN };
         writer.scales.slice(cell, 1)[0] = scale;
-        writer.totals.slice(cell, 1)[0] = scale * (sums[0] + sums[1]) as f32;
-        writer.sums.slice(cell, 1)[0] = sums;
+        writer.totals.slice(cell, 1)[0] = scale * (found.sums[0] + found.sums[1]);
+        writer.sums.slice(cell, 1)[0] = found.sums.map(|sum| sum as i32);
+    };
+    let (whole, tail) = writer.values(row).as_chunks::<K_GROUP>();
+    for (g, group) in whole.iter().enumerate() {
+        store(g, group);
+    }
+    if !tail.is_empty() {
+        let mut padded = [0.0; K_GROUP];
+        padded[..tail.len()].copy_from_slice(tail);
+        store(groups - 1, &padded);
     }
 }
 
-/// A group's codes, with the scale that fits them best.
-struct GroupCodes {
-    codes: [i32; K_GROUP],
-    /// `sum(v q) / sum(q^2)`: the scale of least squared error for these codes.
-    scale: f32,
-    /// `sum(v q)^2 / sum(q^2)`: what that scale explains of `sum(v^2)`, with v in units of the greatest magnitude; the
-    /// rest is the squared error.
-    explained: f32,
-}
-
-impl GroupCodes {
-    const ZERO: GroupCodes = GroupCodes { codes: [0; K_GROUP], scale: 0.0, explained: 0.0 };
-
-    #[inline(always)]
-    fn new(group: &[f32; K_GROUP], greatest: f32, peak: f32) -> GroupCodes {
-        let inverse = peak / greatest;
-        let mut codes = [0i32; K_GROUP];
-        for (code, &value) in codes.iter_mut().zip(group) {
-            // Rounds half to even: see `MAGIC`. What isn't finite gives some code, and a scale that tells.
-            *code = i32::from(value.mul_add(inverse, MAGIC).to_bits() as u8 as i8);
+fn quantize_group(values: &[f32; K_GROUP]) -> Quantised {
+    // As integers, magnitudes order like floats, with everything that isn't finite on top.
+    let greatest = values.iter().fold(0, |m: u32, v| m.max(v.to_bits() & 0x7fff_ffff));
+    let greatest = f32::from_bits(greatest);
+    // No steps for a group of zeros, nor where their number per unit overflows.
+    let inverses = PEAKS.map(|peak| peak / greatest);
+    let inverses = if inverses[0].is_finite() { inverses } else { [0.0; 2] };
+    // Rounds half to even, see `MAGIC`.
+    let step = |value: f32, inverse: f32| value.mul_add(inverse, MAGIC) - MAGIC;
+    let fit = |inverse: f32| {
+        let (mut product, mut square) = ([0.0f32; LANES], [0.0f32; LANES]);
+        for (i, &value) in values.iter().enumerate() {
+            let (step, lane) = (step(value, inverse), i % LANES);
+            product[lane] = (value * inverse).mul_add(step, product[lane]);
+            square[lane] = step.mul_add(step, square[lane]);
         }
-        let square: i32 = codes.iter().map(|q| q * q).sum();
-        // In steps of the scale, so that nothing underflows; summed in lanes.
-        let mut lanes = [0.0f32; LANES];
-        for (values, codes) in group.as_chunks::<LANES>().0.iter().zip(codes.as_chunks::<LANES>().0) {
-            for ((lane, &value), &code) in lanes.iter_mut().zip(values).zip(codes) {
-                *lane = (value * inverse).mul_add(code as f32, *lane);
-            }
-        }
-        let product = sum(&lanes);
-        let factor = product / square as f32;
-        GroupCodes { codes, scale: factor * (greatest / peak), explained: product * factor / (peak * peak) }
+        (sum(&product), sum(&square))
+    };
+    // What the scale of least squared error, `product / square` steps, explains of the sum of squares, in units of the
+    // greatest magnitude.
+    let explained = |(product, square): (f32, f32), peak: f32| product * product / (square * (peak * peak));
+    let (first, second) = (fit(inverses[0]), fit(inverses[1]));
+    let (peak, inverse, (product, square)) = if explained(second, PEAKS[1]) > explained(first, PEAKS[0]) {
+        (PEAKS[1], inverses[1], second)
+    } else {
+        (PEAKS[0], inverses[0], first)
+    };
+    let steps = values.map(|value| step(value, inverse));
+    let half = |values: &[f32]| values.iter().sum();
+    Quantised {
+        codes: steps.map(|step| step as i8 as u8),
+        greatest,
+        peak,
+        product,
+        square,
+        sums: [half(&steps[..K_GROUP / 2]), half(&steps[K_GROUP / 2..])],
     }
 }

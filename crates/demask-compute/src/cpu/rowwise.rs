@@ -52,7 +52,6 @@ pub(super) use compiled_for;
 macro_rules! row_kernels {
     ($features:literal) => {{
         use $crate::cpu::head::{self, Partial};
-        use $crate::cpu::operand::{self, OperandWriter};
         use $crate::cpu::rowwise::{self, RowKernels, compiled_for};
         RowKernels {
             rms_norm: compiled_for!(
@@ -68,7 +67,7 @@ macro_rules! row_kernels {
             ),
             greatest: compiled_for!($features, fn(values: &[f32]) -> f32, rowwise::greatest),
             scale: compiled_for!($features, fn(values: &mut [f32], factor: f32), rowwise::scale),
-            quantize: compiled_for!($features, fn(writer: &OperandWriter<'_>, row: usize), operand::quantize_row),
+            quantize: super::quantize::quantize_row,
             statistics: compiled_for!(
                 $features,
                 fn(partials: &mut [Partial], first: u32, logits: &[f32], count: usize, excluded: &[u32]),

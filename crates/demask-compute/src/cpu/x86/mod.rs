@@ -8,6 +8,7 @@ mod avx2;
 mod avx512vnni;
 mod avxvnni;
 mod peaks;
+mod quantize;
 mod unpack;
 mod wide;
 
