@@ -426,3 +426,95 @@ fn the_window_and_the_end_shrink_the_canvas() {
     assert_eq!(generation.statistics.visible_tokens, 2);
     assert_eq!(generation.canvas.frontier(), 7, "nothing behind the end is decided");
 }
+
+/// Rows of each step and the positions it decided, on logits that are the same in every step.
+fn rows_and_edits(request: &Request, rows: &[Vec<f32>], prompt: usize) -> Vec<(usize, Vec<usize>)> {
+    let spec = spec(Family::Llada, VOCAB, MASK, false);
+    let settings = request.settings(&spec, ENDS.to_vec(), request.max_tokens).unwrap();
+    let mut model = golden::Scripted::new(&spec, vec![rows.to_vec()].into());
+    let canvas = Canvas::continuing(&vec![0; prompt], request.max_tokens, MASK);
+    let (_, steps, _) = run(&mut model, &canvas, &settings);
+    steps.iter().map(|step| (step.rows, step.transfer.edits.iter().map(|edit| edit.position).collect())).collect()
+}
+
+/// Rows that are surest of token `p % 5`, the sooner the further left.
+fn left_to_right(positions: usize) -> Vec<Vec<f32>> {
+    let level = |p: usize, v: usize| if v == p % 5 { 9.0 - p as f32 / 8.0 } else { 0.0 };
+    (0..positions).map(|p| (0..VOCAB).map(|v| level(p, v)).collect()).collect()
+}
+
+#[test]
+fn dirty_rows_and_a_frozen_prompt_save_rows() {
+    let one_per_step = Request {
+        max_tokens: 8,
+        block_length: Some(4),
+        unmask: Some(UnmaskRule::Threshold),
+        threshold: Some(1.0),
+        cache: Some(CachePolicy::Dual),
+        ..Request::default()
+    };
+    let rows = |request: &Request| -> Vec<usize> {
+        rows_and_edits(request, &left_to_right(14), 6).into_iter().map(|(rows, _)| rows).collect()
+    };
+    assert_eq!(rows(&one_per_step), [14, 4, 4, 4, 14, 4, 4, 4]);
+    let dirty = |n| Request { dirty_rows: Some(n), ..one_per_step.clone() };
+    // Open rows and those decided in the last step: 3 + 1, 2 + 1, 1 + 1.
+    assert_eq!(rows(&dirty(1)), [14, 4, 3, 2, 14, 4, 3, 2]);
+    assert_eq!(rows(&dirty(2)), [14, 4, 4, 3, 14, 4, 4, 3]);
+    let frozen = Request { freeze_prompt: Some(true), ..dirty(1) };
+    assert_eq!(rows(&frozen), [14, 4, 3, 2, 8, 4, 3, 2]);
+    let refreshed = Request { refresh: Some(2), ..one_per_step.clone() };
+    assert_eq!(rows(&refreshed), [14, 4, 14, 4, 14, 4, 14, 4]);
+    let window = Request { window: Some(1), ..one_per_step };
+    assert_eq!(rows(&window), [11, 4, 4, 4, 14, 4, 4, 4], "rows that join the window run");
+}
+
+#[test]
+fn end_tokens_wait_for_a_refreshed_step() {
+    // Positions 6 to 9 in that order of sureness; 8 and 9 are sure of an end token.
+    let mut rows = left_to_right(10);
+    for row in &mut rows[8..] {
+        row.iter_mut().for_each(|level| *level = 0.0);
+        row[ENDS[0] as usize] = 2.0;
+    }
+    rows[9][ENDS[0] as usize] = 1.5;
+    let request = Request {
+        max_tokens: 4,
+        block_length: Some(4),
+        unmask: Some(UnmaskRule::Threshold),
+        threshold: Some(1.0),
+        cache: Some(CachePolicy::Dual),
+        eos: EndPolicy::Keep,
+        ..Request::default()
+    };
+    let steps = rows_and_edits(&request, &rows, 6);
+    let wanted = [(10, vec![6]), (4, vec![7]), (4, vec![]), (10, vec![8]), (4, vec![]), (10, vec![9])];
+    assert_eq!(steps, wanted);
+    let stop = Request { eos: EndPolicy::Stop, ..request };
+    assert_eq!(rows_and_edits(&stop, &rows, 6), wanted[..4], "the canvas ends where a refreshed step ended it");
+}
+
+#[test]
+fn wino_opens_again_and_is_only_final_when_its_block_is() {
+    let spec = spec(Family::Llada, VOCAB, MASK, false);
+    let mut remasks = 0;
+    for seed in 0..40 {
+        let request = Request {
+            max_tokens: 18,
+            block_length: Some(9),
+            unmask: Some(UnmaskRule::Wino),
+            threshold: Some(0.3),
+            seed,
+            ..Request::default()
+        };
+        let settings = request.settings(&spec, ENDS.to_vec(), 18).unwrap();
+        let start = Canvas::continuing(&[seed as u32 % 9], 18, MASK);
+        let (generation, steps, _) = run(&mut Hashed::new(&spec, 19, 18.0), &start, &settings);
+        remasks += generation.statistics.remasks;
+        let last = steps.last().unwrap();
+        let open = generation.canvas.open_in(last.block.range.clone()).count();
+        assert_eq!(open, 0, "a block is finished before its end token counts");
+        assert!(last.settled >= last.block.range.end, "then it is settled");
+    }
+    assert!(remasks > 0, "some tokens are opened again");
+}
