@@ -17,14 +17,16 @@ pub struct Case<B> {
     /// What is tested, for messages.
     pub name: String,
     /// Runs it; the error says what was expected and found.
-    #[allow(clippy::type_complexity)]
-    pub run: Box<dyn Fn(&B) -> Result<(), String>>,
+    pub run: Run<B>,
 }
+
+/// Runs a case on a backend.
+type Run<B> = Box<dyn Fn(&B) -> Result<(), String>>;
 
 /// Every case.
 pub fn cases<B: Backend + 'static>() -> Vec<Case<B>> {
     let mut cases: Vec<Case<B>> = Vec::new();
-    let mut add = |name: String, run: Box<dyn Fn(&B) -> Result<(), String>>| {
+    let mut add = |name: String, run: Run<B>| {
         cases.push(Case { name, run });
     };
     for quant in QUANT_TYPES {

@@ -135,6 +135,7 @@ pub(super) fn row_statistics(cpu: &Cpu, x: &Operand, head: &Matrix, excluded: &[
     if x.rows() == 0 {
         return;
     }
+    cpu.reserve(x.rows());
     let (rows, chunks) = (x.rows(), head.panels().div_ceil(CHUNK));
     let mut partials = cpu.partials.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     partials.clear();

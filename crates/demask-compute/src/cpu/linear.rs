@@ -6,6 +6,7 @@ use super::operand::Operand;
 use super::packed::{Matrix, Store, widen_bf16, widen_f16};
 use super::shared::SharedMut;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 /// Values along K of half-precision weights that are widened at a time: 32 KB.
 const WIDE_DEPTH: usize = 256;
@@ -32,6 +33,20 @@ impl Scratch {
     }
 }
 
+impl Cpu {
+    /// Makes room for the products of `rows` rows on every thread.
+    pub(super) fn reserve(&self, rows: usize) {
+        if self.reserved.load(Ordering::Acquire) >= rows {
+            return;
+        }
+        for thread in 0..self.threads() {
+            let products = &mut self.scratch(thread).products;
+            products.resize(products.len().max(rows * PANEL_ROWS), 0.0);
+        }
+        self.reserved.fetch_max(rows, Ordering::Release);
+    }
+}
+
 /// What happens to the product.
 pub(super) enum Into<'a> {
     /// It replaces the output, plus a bias if there is one.
@@ -46,6 +61,7 @@ pub(super) fn linear(cpu: &Cpu, x: &Operand, w: &Matrix, into: Into<'_>, out: &m
     if x.rows() == 0 {
         return;
     }
+    cpu.reserve(x.rows());
     let features = w.rows();
     let out = SharedMut::new(out);
     // Few panels on many threads: split the rows too.
@@ -85,9 +101,6 @@ pub(super) fn products<'s>(
 ) -> &'s [f32] {
     let (first, end) = (x.tile_rows(tiles.start).start, x.tile_rows(tiles.end - 1).end);
     let len = (end - first) * PANEL_ROWS;
-    if scratch.products.len() < len {
-        scratch.products.resize(len, 0.0);
-    }
     let out = &mut scratch.products[..len];
     out.fill(0.0);
     let wide = cpu.kernels.wide;

@@ -16,6 +16,7 @@ pub mod threads;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, MutexGuard};
 
 use crate::backend::{Backend, RopeSpec, RowStatistics, Visibility};
@@ -52,6 +53,8 @@ pub struct Cpu {
     partials: Mutex<Vec<head::Partial>>,
     /// Buffers per thread, likewise.
     scratch: Vec<Mutex<linear::Scratch>>,
+    /// Rows that the buffers have room for.
+    reserved: AtomicUsize,
 }
 
 /// f32 activations `[rows, width]` with room for more rows.
@@ -95,7 +98,13 @@ impl Cpu {
         let kernels = kernels::choose(isa.as_deref())?;
         let pool = Pool::new(threads).map_err(|source| ComputeError::Threads { threads, source })?;
         let scratch = (0..pool.threads()).map(|_| Mutex::new(linear::Scratch::new()));
-        Ok(Cpu { scratch: scratch.collect(), pool, kernels, partials: Mutex::new(Vec::new()) })
+        Ok(Cpu {
+            scratch: scratch.collect(),
+            pool,
+            kernels,
+            partials: Mutex::new(Vec::new()),
+            reserved: AtomicUsize::new(0),
+        })
     }
 
     /// Threads that work in every operation.

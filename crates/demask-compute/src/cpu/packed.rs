@@ -123,9 +123,12 @@ pub(super) fn widen_bf16(halves: &[u16], out: &mut [f32]) {
     }
 }
 
-/// Calls `pack(buffer, panel, rows)` with the bytes of up to 32 rows, in parallel for every panel, and gives the file's
+/// Packs a panel, given a buffer, the panel's index and the bytes of up to 32 rows.
+type PackPanel<'a> = dyn Fn(&mut PackBuffer, usize, &[&[u8]]) + Sync + 'a;
+
+/// Calls `pack` with the bytes of up to 32 rows, in parallel for every panel, and gives the file's
 /// bytes back as it goes.
-fn each_panel(weights: &Weights, pool: &Pool, pack: &(dyn Fn(&mut PackBuffer, usize, &[&[u8]]) + Sync)) {
+fn each_panel(weights: &Weights, pool: &Pool, pack: &PackPanel<'_>) {
     let panels = weights.rows.div_ceil(PANEL_ROWS);
     let row_bytes = weights.bytes.len() / weights.rows.max(1);
     let step = STREAM.div_ceil(row_bytes.max(1) * PANEL_ROWS);

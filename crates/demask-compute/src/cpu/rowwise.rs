@@ -1,7 +1,7 @@
 //! Operations on rows of f32: RMSNorm, the SwiGLU gate, softmax, quantisation.
 //!
 //! They are plain loops of a shape that compilers vectorise, and every table holds them compiled for its own
-//! instruction set (see `row_kernels`). Reductions run in [`LANES`] fixed lanes and products are fused explicitly, so
+//! instruction set. Reductions run in [`LANES`] fixed lanes and products are fused explicitly, so
 //! all tables give the same bits.
 
 use super::head::Partial;
@@ -28,56 +28,6 @@ pub struct RowKernels {
     /// Takes logits of 32 consecutive tokens for several rows: `logits` is `[rows, 32]`, of which `count` are real.
     pub(super) statistics: fn(partials: &mut [Partial], first: u32, logits: &[f32], count: usize, excluded: &[u32]),
 }
-
-/// A function with the given signature that runs `$body` compiled for `$features`.
-#[cfg(target_arch = "x86_64")]
-macro_rules! compiled_for {
-    ($features:literal, fn($($arg:ident: $ty:ty),*) $(-> $ret:ty)?, $body:path) => {{
-        fn kernel($($arg: $ty),*) $(-> $ret)? {
-            #[target_feature(enable = $features)]
-            fn compiled($($arg: $ty),*) $(-> $ret)? {
-                $body($($arg),*)
-            }
-            // SAFETY: tables are handed out only after these features were detected.
-            unsafe { compiled($($arg),*) }
-        }
-        kernel
-    }};
-}
-#[cfg(target_arch = "x86_64")]
-pub(super) use compiled_for;
-
-/// [`RowKernels`] compiled for a set of target features.
-#[cfg(target_arch = "x86_64")]
-macro_rules! row_kernels {
-    ($features:literal) => {{
-        use $crate::cpu::head::{self, Partial};
-        use $crate::cpu::rowwise::{self, RowKernels, compiled_for};
-        RowKernels {
-            rms_norm: compiled_for!(
-                $features,
-                fn(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]),
-                rowwise::rms_norm
-            ),
-            silu_mul: compiled_for!($features, fn(gate: &[f32], up: &[f32], out: &mut [f32]), rowwise::silu_mul),
-            softmax: compiled_for!(
-                $features,
-                fn(scores: &mut [f32], scale: f32, greatest: f32) -> f32,
-                rowwise::softmax
-            ),
-            greatest: compiled_for!($features, fn(values: &[f32]) -> f32, rowwise::greatest),
-            scale: compiled_for!($features, fn(values: &mut [f32], factor: f32), rowwise::scale),
-            quantize: super::quantize::quantize_row,
-            statistics: compiled_for!(
-                $features,
-                fn(partials: &mut [Partial], first: u32, logits: &[f32], count: usize, excluded: &[u32]),
-                head::statistics
-            ),
-        }
-    }};
-}
-#[cfg(target_arch = "x86_64")]
-pub(super) use row_kernels;
 
 #[inline(always)]
 pub(super) fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {

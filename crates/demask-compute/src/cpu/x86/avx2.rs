@@ -13,7 +13,7 @@ use std::arch::x86_64::*;
 use super::super::form::{CodesForm, unpack_units};
 use super::super::kernels::{GROUP_CODES, K_GROUP, Kernels, MAGIC, PANEL_ROWS, Panel};
 use super::super::operand::OperandTile;
-use super::super::rowwise::row_kernels;
+use super::rows::row_kernels;
 use super::{Pointers, flush, peaks, pin, unpack, wide};
 
 pub(super) static KERNELS: Kernels = Kernels {
@@ -90,7 +90,7 @@ fn tile(form: &CodesForm, panel: &Panel, tile: &OperandTile<'_>, out: &mut [f32]
     for first in (0..PANEL_ROWS).step_by(rows_per_pass) {
         // SAFETY: lengths were checked by `Pointers::new` for all 32 rows, features before the table was handed out.
         unsafe {
-            let pointers = pointers.from_row(first);
+            let pointers = pointers.starting_at(first);
             dispatch!(pointers, tile.rows, form, [1, 2, 3, 4])
         }
     }

@@ -3,12 +3,15 @@
 //! Every kernel checks the lengths of its slices before it takes pointers into them; a table is handed out only after
 //! its features were detected.
 #![allow(unsafe_code)]
+// Tiles are arrays of registers, indexed by activation row and register.
+#![allow(clippy::needless_range_loop)]
 
 mod avx2;
 mod avx512vnni;
 mod avxvnni;
 mod peaks;
 mod quantize;
+mod rows;
 mod unpack;
 mod wide;
 
@@ -108,7 +111,7 @@ impl Pointers {
     ///
     /// # Safety
     /// `row` must be below 32.
-    unsafe fn from_row(self, row: usize) -> Pointers {
+    unsafe fn starting_at(self, row: usize) -> Pointers {
         // SAFETY: a row of the first quad, which every panel has.
         unsafe {
             Pointers {
