@@ -1,10 +1,12 @@
 //! The CPU backend: [`Backend`] by calling the files beside this one.
 
 mod attention;
+mod cgroup;
 mod form;
 mod head;
 pub mod kernels;
 mod linear;
+pub mod memory;
 mod operand;
 mod packed;
 pub mod pool;
@@ -39,7 +41,8 @@ const CHUNK_WORK: usize = 4096;
 /// How to set up the CPU backend.
 #[derive(Clone, Debug, Default)]
 pub struct CpuOptions {
-    /// Worker threads; `None` = the physical cores that affinity and cgroup quota allow, see [`threads::available`].
+    /// Worker threads, at most twice the CPUs; `None` = the physical cores that affinity and cgroup quota allow, see
+    /// [`threads::available`].
     pub threads: Option<usize>,
     /// Kernel table by name (`scalar`, `avx2`...); `None` = the variable `DEMASK_ISA`, else the best one.
     pub isa: Option<String>,
@@ -93,7 +96,8 @@ impl Rows {
 impl Cpu {
     /// Starts the worker threads and chooses the kernels.
     pub fn new(options: &CpuOptions) -> Result<Cpu, ComputeError> {
-        let threads = options.threads.unwrap_or_else(threads::available).max(1);
+        // A few threads more than cores are slower; many more make a step crawl.
+        let threads = options.threads.unwrap_or_else(threads::available).clamp(1, 2 * threads::runnable());
         let isa = options.isa.clone().or_else(|| std::env::var("DEMASK_ISA").ok().filter(|name| !name.is_empty()));
         let kernels = kernels::choose(isa.as_deref())?;
         let pool = Pool::new(threads).map_err(|source| ComputeError::Threads { threads, source })?;

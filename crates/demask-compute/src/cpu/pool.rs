@@ -15,6 +15,8 @@ const OPEN: u64 = 1 << 31;
 const NUMBER_SHIFT: u32 = 32;
 /// Rounds of spinning before a worker parks: some tens of microseconds, more than the serial gaps within a step.
 const SPINS: u32 = 4_000;
+/// The same where threads share cores: who spins there keeps others from working.
+const SPINS_WHEN_CROWDED: u32 = 10;
 
 /// A region's work, as the workers see it.
 struct Region<'a> {
@@ -29,6 +31,8 @@ struct Shared {
     panicked: AtomicBool,
     shutdown: AtomicBool,
     asleep: Vec<AtomicBool>,
+    /// Rounds of spinning before giving the core away.
+    spins: u32,
 }
 
 /// The pool. Dropping it ends its threads.
@@ -51,6 +55,7 @@ impl Pool {
             panicked: AtomicBool::new(false),
             shutdown: AtomicBool::new(false),
             asleep: (0..workers).map(|_| AtomicBool::new(false)).collect(),
+            spins: if threads > super::threads::runnable() { SPINS_WHEN_CROWDED } else { SPINS },
         });
         let mut pool = Pool { shared, threads: Vec::new(), handles: Vec::new(), turn: Mutex::new(0) };
         for worker in 0..workers {
@@ -115,7 +120,7 @@ impl Drop for Close<'_> {
         let mut spins = 0u32;
         while self.shared.state.load(Ordering::Acquire) & (OPEN - 1) != 0 {
             spins += 1;
-            if spins < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+            if spins < self.shared.spins { std::hint::spin_loop() } else { std::thread::yield_now() }
         }
     }
 }
@@ -138,7 +143,7 @@ impl Shared {
             let state = self.state.load(Ordering::SeqCst);
             if state & OPEN == 0 || state >> NUMBER_SHIFT == last {
                 spins += 1;
-                if spins < SPINS {
+                if spins < self.spins {
                     std::hint::spin_loop();
                 } else {
                     self.sleep(worker, last);

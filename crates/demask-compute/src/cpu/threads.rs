@@ -3,12 +3,20 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use super::cgroup::{Group, groups};
+
 /// The default thread count of this process, at least 1.
 pub fn available() -> usize {
     available_under(Path::new("/"))
 }
 
-/// The same with another root folder, for tests: reads `proc/self/{status,cgroup}`, `sys/devices/system/cpu` and
+/// Logical CPUs that this process may run on: more threads than that are never faster.
+pub fn runnable() -> usize {
+    let listed = std::fs::read_to_string("/proc/self/status").ok().and_then(|status| allowed(&status));
+    listed.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), |cpus| cpus.len().max(1))
+}
+
+/// [`available`] with another root folder, for tests: reads `proc/self/{status,cgroup}`, `sys/devices/system/cpu` and
 /// `sys/fs/cgroup` below it.
 pub fn available_under(root: &Path) -> usize {
     let cores =
@@ -22,8 +30,7 @@ pub fn available_under(root: &Path) -> usize {
 /// Distinct (package, core) pairs among the CPUs of the affinity mask; `None` where the system doesn't say.
 fn physical_cores(root: &Path) -> Option<usize> {
     let status = std::fs::read_to_string(root.join("proc/self/status")).ok()?;
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-    let cpus = cpu_list(list)?;
+    let cpus = allowed(&status)?;
     let read = |cpu: usize, name: &str| {
         let path = root.join(format!("sys/devices/system/cpu/cpu{cpu}/topology/{name}"));
         std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
@@ -38,6 +45,11 @@ fn physical_cores(root: &Path) -> Option<usize> {
     (!cores.is_empty()).then_some(cores.len())
 }
 
+/// The CPUs of a `proc/self/status`.
+fn allowed(status: &str) -> Option<Vec<usize>> {
+    cpu_list(status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?)
+}
+
 /// Parses `0-3,8,10-11`; `None` if it isn't such a list.
 pub fn cpu_list(list: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
@@ -49,44 +61,18 @@ pub fn cpu_list(list: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// CPUs by the tightest cgroup quota on the process's path, rounded down; `None` if there is none.
+/// CPUs by the tightest quota of the process's control groups, rounded down; `None` if there is none.
 fn quota(root: &Path) -> Option<usize> {
-    let cgroup = std::fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
-    let base = root.join("sys/fs/cgroup");
-    let mut tightest: Option<f64> = None;
-    let mut consider = |cpus: Option<f64>| {
-        if let Some(cpus) = cpus {
-            tightest = Some(tightest.map_or(cpus, |t| t.min(cpus)));
-        }
+    let quotas = groups(root, "cpu").into_iter().filter_map(|group| quota_of(&group));
+    quotas.min_by(f64::total_cmp).map(|cpus| cpus as usize)
+}
+
+fn quota_of(group: &Group) -> Option<f64> {
+    let (quota, period) = match group.unified {
+        true => group.read("cpu.max")?.split_once(' ').map(|(quota, period)| (quota.to_owned(), period.to_owned()))?,
+        false => (group.read("cpu.cfs_quota_us")?, group.read("cpu.cfs_period_us")?),
     };
-    for line in cgroup.lines().chain(["0::/", "1:cpu:/"]) {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else {
-            continue;
-        };
-        let (mut folder, v2) = match controllers {
-            "" => (base.clone(), true),
-            c if c.split(',').any(|c| c == "cpu") => (base.join("cpu"), false),
-            _ => continue,
-        };
-        let steps = std::iter::once("").chain(path.split('/').filter(|part| !part.is_empty() && *part != ".."));
-        for step in steps {
-            folder.push(step);
-            consider(if v2 { quota_v2(&folder) } else { quota_v1(&folder) });
-        }
-    }
-    tightest.map(|cpus| cpus as usize)
-}
-
-fn quota_v2(folder: &Path) -> Option<f64> {
-    let text = std::fs::read_to_string(folder.join("cpu.max")).ok()?;
-    let (quota, period) = text.trim().split_once(' ')?;
-    Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok().filter(|p| *p > 0.0)?)
-}
-
-fn quota_v1(folder: &Path) -> Option<f64> {
-    let read = |name: &str| std::fs::read_to_string(folder.join(name)).ok()?.trim().parse::<f64>().ok();
-    let (quota, period) = (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?);
+    let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
     (quota > 0.0 && period > 0.0).then_some(quota / period)
 }
 
