@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use demask_compute::Cpu;
-use demask_compute::cpu::CpuOptions;
+use demask_compute::cpu::{CpuOptions, memory};
 use demask_gguf::Gguf;
 
 use crate::error::Error;
@@ -29,6 +29,13 @@ impl Device {
                 let threads = cpu.threads();
                 format!("cpu, {threads} thread{}, {}", if threads == 1 { "" } else { "s" }, cpu.isa())
             }
+        }
+    }
+
+    /// Bytes that this device can still hold; `None` where that can't be told.
+    pub fn memory_available(&self) -> Option<u64> {
+        match self {
+            Device::Cpu(_) => memory::available(),
         }
     }
 

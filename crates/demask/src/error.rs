@@ -25,6 +25,8 @@ pub enum Error {
     Shape { file: String, tensor: String, expected: Vec<usize>, found: Vec<usize> },
     #[error("cannot run {file}: tensor `{tensor}` has type {ty}; supported types: {supported}")]
     WeightType { file: String, tensor: String, ty: String, supported: String },
+    #[error("cannot load {file}: it needs {:.1} GB of memory and {:.1} GB are available", gigabytes(*needed), gigabytes(*available))]
+    Memory { file: String, needed: u64, available: u64 },
     #[error(
         "the model needs a mask token: `tokenizer.ggml.mask_token_id` is missing and {architecture}'s own is outside this vocabulary of {vocab}"
     )]
@@ -52,6 +54,10 @@ impl Error {
             Error::WeightType { .. } => {
                 Some("get the model in another quantisation, such as Q4_K_M or Q8_0".to_owned())
             }
+            Error::Memory { needed, available, .. } => Some(format!(
+                "a quantisation of {:.0} % of this file's size would fit; or free some memory",
+                (*available as f64 / *needed as f64 * 100.0).floor()
+            )),
             Error::NotFinite { .. } => {
                 Some("the file may be damaged; `demask inspect FILE` shows what it holds".to_owned())
             }
@@ -59,6 +65,10 @@ impl Error {
             _ => None,
         }
     }
+}
+
+fn gigabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e9
 }
 
 fn supported() -> String {

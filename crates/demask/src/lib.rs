@@ -98,8 +98,24 @@ impl ModelFile {
         Ok(self.chat_template()?.encode(&self.tokenizer, messages, true)?)
     }
 
+    /// Bytes that the loaded weights take, about: every matrix packed (a few per cent over its size in the file), the
+    /// embedding table left in the file, and room for a canvas.
+    pub fn memory_needed(&self) -> u64 {
+        let tied = self.gguf.tensor("output.weight").is_none();
+        let packed = self.gguf.tensors().iter().filter(|tensor| tied || tensor.name != "token_embd.weight");
+        let bytes: u64 = packed.map(demask_gguf::TensorInfo::byte_len).sum();
+        bytes + bytes / 20 + (16 << 20)
+    }
+
     /// Loads the weights; `progress` is told the bytes done and the bytes in all.
+    ///
+    /// # Errors
+    /// A missing, misshapen or unsupported tensor; [`Error::Memory`] if the device can't hold the weights.
     pub fn load(self, device: &Device, progress: &mut dyn FnMut(u64, u64)) -> Result<Model, Error> {
+        let needed = self.memory_needed();
+        if let Some(available) = device.memory_available().filter(|&available| available < needed) {
+            return Err(Error::Memory { file: self.gguf.name().to_owned(), needed, available });
+        }
         let new_predictor = device.load(&self.gguf, self.spec.clone(), progress)?;
         Ok(Model { file: self, new_predictor })
     }
