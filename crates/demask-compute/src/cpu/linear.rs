@@ -3,13 +3,14 @@
 use super::Cpu;
 use super::kernels::{PANEL_ROWS, Panel, WideKernel};
 use super::operand::Operand;
-use super::packed::{Matrix, Store, widen_bf16, widen_f16};
+use super::packed::{Matrix, Store};
 use super::shared::SharedMut;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-/// Values along K of half-precision weights that are widened at a time: 32 KB.
-const WIDE_DEPTH: usize = 256;
+/// Values along K of wide weights that all tiles are multiplied by at a time: 16 KB, which stay in the first-level
+/// cache.
+const WIDE_DEPTH: usize = 128;
 /// Tiles that a chunk has at least when a panel's rows are split among chunks: unpacking stays a small part.
 const LEAST_TILES: usize = 4;
 
@@ -121,12 +122,14 @@ pub(super) fn products<'s>(
         }
         Store::F32(values) => {
             let weights = &values[w.wide_panel(panel)];
-            wide_tiles(wide, weights, x, 0, first, tiles, out);
+            for (i, weights) in weights.chunks(WIDE_DEPTH * PANEL_ROWS).enumerate() {
+                wide_tiles(wide, weights, x, i * WIDE_DEPTH, first, tiles.clone(), out);
+            }
         }
         Store::F16(values) | Store::BF16(values) => {
             let widen = match w.store() {
-                Store::F16(_) => widen_f16,
-                _ => widen_bf16,
+                Store::F16(_) => cpu.kernels.rows.widen_f16,
+                _ => cpu.kernels.rows.widen_bf16,
             };
             let halves = &values[w.wide_panel(panel)];
             for (i, halves) in halves.chunks(WIDE_DEPTH * PANEL_ROWS).enumerate() {

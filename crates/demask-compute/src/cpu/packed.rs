@@ -1,6 +1,6 @@
 //! Weight matrices as the kernels read them: 32 rows interleaved, in as many bits as the file spends.
 
-use super::form::{CodesForm, PackBuffer, half_to_f32};
+use super::form::{CodesForm, PackBuffer};
 use super::kernels::{K_GROUP, PANEL_GROUPS, PANEL_ROWS, PackKernel};
 use super::pool::Pool;
 use super::shared::SharedMut;
@@ -106,20 +106,6 @@ impl CodesForm {
     /// Bytes of the units that fill a [`super::kernels::Panel`].
     pub(super) fn panel_bytes(&self) -> usize {
         PANEL_GROUPS / self.groups * self.unit_bytes
-    }
-}
-
-/// Widens f16 bits.
-pub(super) fn widen_f16(halves: &[u16], out: &mut [f32]) {
-    for (out, &half) in out.iter_mut().zip(halves) {
-        *out = half_to_f32(half);
-    }
-}
-
-/// Widens bf16 bits.
-pub(super) fn widen_bf16(halves: &[u16], out: &mut [f32]) {
-    for (out, &half) in out.iter_mut().zip(halves) {
-        *out = f32::from_bits(u32::from(half) << 16);
     }
 }
 

@@ -213,6 +213,29 @@ mod tests {
         }
     }
 
+    /// Every region reads what the one before wrote, at another place, with sleeps in between now and then.
+    #[test]
+    fn a_region_sees_what_the_last_one_wrote() {
+        for threads in [2, 3, 5] {
+            let pool = Pool::new(threads).expect("threads start");
+            let len = 37;
+            let (mut now, mut next) = (vec![0u64; len], vec![0u64; len]);
+            for round in 0..3_000u64 {
+                let out = crate::cpu::shared::SharedMut::new(&mut next);
+                pool.run(len, &|chunk, _| out.slice(chunk, 1)[0] = now[(chunk + 1) % len] + chunk as u64);
+                std::mem::swap(&mut now, &mut next);
+                if round % 500 == 0 {
+                    std::thread::sleep(std::time::Duration::from_millis(2));
+                }
+            }
+            let mut wanted = vec![0u64; len];
+            for _ in 0..3_000 {
+                wanted = (0..len).map(|i| wanted[(i + 1) % len] + i as u64).collect();
+            }
+            assert_eq!(now, wanted, "{threads} threads");
+        }
+    }
+
     #[test]
     fn callers_take_turns() {
         let pool = Pool::new(3).expect("threads start");

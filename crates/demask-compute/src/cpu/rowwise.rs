@@ -4,6 +4,7 @@
 //! instruction set. Reductions run in [`LANES`] fixed lanes and products are fused explicitly, so
 //! all tables give the same bits.
 
+use super::form::half_to_f32;
 use super::head::Partial;
 use super::kernels::MAGIC;
 use super::operand::OperandWriter;
@@ -23,10 +24,30 @@ pub struct RowKernels {
     pub greatest: fn(values: &[f32]) -> f32,
     /// `values *= factor`.
     pub scale: fn(values: &mut [f32], factor: f32),
+    /// f16 bits to f32.
+    pub widen_f16: fn(halves: &[u16], out: &mut [f32]),
+    /// bf16 bits to f32.
+    pub widen_bf16: fn(halves: &[u16], out: &mut [f32]),
     /// Quantises the f32 values of one row of an operand.
     pub(super) quantize: fn(writer: &OperandWriter<'_>, row: usize),
     /// Takes logits of 32 consecutive tokens for several rows: `logits` is `[rows, 32]`, of which `count` are real.
     pub(super) statistics: fn(partials: &mut [Partial], first: u32, logits: &[f32], count: usize, excluded: &[u32]),
+}
+
+/// Widens f16 bits.
+#[inline(always)]
+pub(super) fn widen_f16(halves: &[u16], out: &mut [f32]) {
+    for (out, &half) in out.iter_mut().zip(halves) {
+        *out = half_to_f32(half);
+    }
+}
+
+/// Widens bf16 bits.
+#[inline(always)]
+pub(super) fn widen_bf16(halves: &[u16], out: &mut [f32]) {
+    for (out, &half) in out.iter_mut().zip(halves) {
+        *out = f32::from_bits(u32::from(half) << 16);
+    }
 }
 
 #[inline(always)]

@@ -20,6 +20,8 @@ pub(super) static KERNELS: Kernels = Kernels {
         softmax: rowwise::softmax,
         greatest: rowwise::greatest,
         scale: rowwise::scale,
+        widen_f16: rowwise::widen_f16,
+        widen_bf16: rowwise::widen_bf16,
         quantize: quantize_row,
         statistics: head::statistics,
     },

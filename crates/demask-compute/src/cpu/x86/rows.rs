@@ -36,6 +36,8 @@ macro_rules! row_kernels {
             ),
             greatest: compiled_for!($features, fn(values: &[f32]) -> f32, rowwise::greatest),
             scale: compiled_for!($features, fn(values: &mut [f32], factor: f32), rowwise::scale),
+            widen_f16: compiled_for!($features, fn(halves: &[u16], out: &mut [f32]), rowwise::widen_f16),
+            widen_bf16: compiled_for!($features, fn(halves: &[u16], out: &mut [f32]), rowwise::widen_bf16),
             quantize: super::quantize::quantize_row,
             statistics: compiled_for!(
                 $features,
