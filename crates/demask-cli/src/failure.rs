@@ -81,7 +81,7 @@ fn chain(error: &Error) -> String {
 fn code(error: &Error) -> u8 {
     let misuse = error.is::<Misuse>()
         || error.is::<demask::diffusion::SettingsError>()
-        || matches!(error.downcast_ref(), Some(demask::Error::Settings(_)));
+        || matches!(error.downcast_ref(), Some(demask::Error::Settings(_) | demask::Error::NoShadow { .. }));
     if misuse { 2 } else { 1 }
 }
 

@@ -1,6 +1,7 @@
 //! The `demask` command line.
 
 mod args;
+mod blanks;
 mod cmd;
 mod embedded;
 mod failure;
@@ -25,6 +26,8 @@ fn main() -> ExitCode {
     };
     let result = match &cli.command {
         Command::Run(args) => cmd::run::run(args),
+        Command::Infill(args) => cmd::infill::run(args),
+        Command::Eval(args) => cmd::eval::run(args),
         Command::Tokenize(args) => cmd::tokenize::run(args),
         Command::Inspect(args) => cmd::inspect::run(args),
         Command::Logits(args) => cmd::logits::run(args),

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,17 +20,28 @@ use crate::output;
 /// The longest text that is taken from one place.
 const LONGEST: u64 = 64 << 20;
 
-impl PromptArgs {
-    /// The prompt's text: argument, files and stdin in this order, joined with newlines.
+/// Where a text comes from: an argument, files and stdin in this order, joined with newlines.
+pub(crate) struct Source<'a> {
+    /// What messages call it.
+    pub(crate) what: &'a str,
+    pub(crate) argument: Option<&'a OsStr>,
+    pub(crate) files: &'a [PathBuf],
+    /// Whether the newline at the end of a file or of stdin counts.
+    pub(crate) keeps_newline: bool,
+}
+
+impl Source<'_> {
+    /// The text.
     pub(crate) fn text(&self) -> Result<String> {
+        let what = self.what;
         let mut parts = Vec::new();
-        if let Some(prompt) = &self.prompt {
-            parts.push(utf8_argument("the prompt", prompt)?);
+        if let Some(argument) = self.argument {
+            parts.push(utf8_argument(&format!("the {what}"), argument)?);
         }
-        for path in &self.files {
+        for path in self.files {
             let name = escape(path.as_os_str().as_encoded_bytes());
-            let file = File::open(path).with_context(|| format!("cannot read the prompt file `{name}`"))?;
-            parts.push(self.read(file, &format!("the prompt file `{name}`"))?);
+            let file = File::open(path).with_context(|| format!("cannot read the {what} file `{name}`"))?;
+            parts.push(self.read(file, &format!("the {what} file `{name}`"))?);
         }
         if stdin_is_readable() {
             let waiting = Waiting::start();
@@ -41,18 +53,17 @@ impl PromptArgs {
         }
         if parts.is_empty() {
             let hint = "give it as an argument, with `-f FILE` or through a pipe";
-            return Err(Misuse::new("there is no prompt", hint).into());
+            return Err(Misuse::new(format!("there is no {what}"), hint).into());
         }
         Ok(parts.join("\n"))
     }
 
-    /// Refuses at once what [`PromptArgs::text`] would refuse without reading anything.
+    /// Refuses at once what [`Source::text`] would refuse without reading anything.
     pub(crate) fn check(&self) -> Result<()> {
-        if let Some(prompt) = &self.prompt {
-            utf8_argument("the prompt", prompt)?;
+        if let Some(argument) = self.argument {
+            utf8_argument(&format!("the {}", self.what), argument)?;
         }
-        self.system()?;
-        if self.prompt.is_none() && self.files.is_empty() && !stdin_is_readable() {
+        if self.argument.is_none() && self.files.is_empty() && !stdin_is_readable() {
             self.text()?;
         }
         Ok(())
@@ -66,15 +77,28 @@ impl PromptArgs {
         }
         let mut text = utf8(name, bytes)?;
         if text.starts_with('\u{feff}') {
-            output::line("note", &format!("{name} begins with a byte order mark, which is part of the prompt"));
+            output::line("note", &format!("{name} begins with a byte order mark, which is part of the {}", self.what));
         }
-        if !self.no_chat && text.ends_with('\n') {
+        if !self.keeps_newline && text.ends_with('\n') {
             text.pop();
             if text.ends_with('\r') {
                 text.pop();
             }
         }
         Ok(text)
+    }
+}
+
+impl PromptArgs {
+    fn source(&self) -> Source<'_> {
+        let argument = self.prompt.as_deref();
+        Source { what: "prompt", argument, files: &self.files, keeps_newline: self.no_chat }
+    }
+
+    /// Refuses at once what can be refused without reading anything.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.system()?;
+        self.source().check()
     }
 
     fn system(&self) -> Result<Option<String>> {
@@ -83,7 +107,7 @@ impl PromptArgs {
 
     /// The prompt's tokens: a conversation in the form of the model's chat template, or the text as it is.
     pub(crate) fn tokens(&self, gguf: &Gguf, tokenizer: &Tokenizer, special: bool) -> Result<Vec<u32>> {
-        let text = self.text()?;
+        let text = self.source().text()?;
         if self.no_chat {
             return Ok(raw(tokenizer, &text, special));
         }

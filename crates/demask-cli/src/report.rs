@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use demask::diffusion::Settings;
-use demask::{Device, EndPolicy, Finish, Generation, Model, Request};
+use demask::{Device, EndPolicy, Finish, Generation, Model, ModelSpec, Request};
 use demask_gguf::Gguf;
 use serde::Serialize;
 
@@ -18,6 +18,20 @@ pub(crate) struct Timings {
     pub(crate) generate: Duration,
     /// Each denoising step.
     pub(crate) steps: Vec<Duration>,
+    /// How many of them used no stale keys and values.
+    pub(crate) refreshed: usize,
+}
+
+/// What a run wrote.
+pub(crate) struct Written {
+    /// Tokens that were given.
+    pub(crate) given: usize,
+    /// The tokens that a reader sees of it.
+    pub(crate) tokens: Vec<u32>,
+    /// Whether an end token ends it.
+    pub(crate) ended: bool,
+    /// The text.
+    pub(crate) text: String,
 }
 
 /// The object of `--json`. Its fields are an interface: new ones may come, none goes or changes its meaning.
@@ -49,6 +63,16 @@ pub(crate) struct RunReport {
     nfe: usize,
     /// Rows pushed through all layers.
     rows: usize,
+    /// Whether keys and values were never stale, so that the text is that of `--cache none`.
+    cache_exact: bool,
+    /// Steps without stale keys and values.
+    refreshed_steps: usize,
+    /// Positions decided; one that was opened again counts twice.
+    commits: usize,
+    /// Positions opened again.
+    remasks: usize,
+    /// `commits / steps`; null if no step ran.
+    commits_per_step: Option<f64>,
     /// Tokens of the answer before its end token.
     visible_tokens: usize,
     /// `rows / visible_tokens`; null for an empty answer.
@@ -75,22 +99,114 @@ pub(crate) struct RunReport {
     tokens: Vec<u32>,
     /// The answer.
     text: String,
+    /// Whether the number of steps was set beforehand.
+    #[serde(skip)]
+    scheduled: bool,
 }
 
-/// A request with its defaults filled in.
+/// A request with its defaults filled in; null where the unmasker or the cache has no use for it.
 #[derive(Debug, Serialize)]
-struct RequestReport {
+pub(crate) struct RequestReport {
     max_tokens: usize,
+    recipe: &'static str,
     steps: usize,
     block_length: usize,
     unmask: &'static str,
+    threshold: Option<f64>,
+    low: Option<f64>,
+    factor: Option<f64>,
+    entropy: Option<f64>,
+    add: Option<f64>,
+    activate: Option<f64>,
+    back: Option<f64>,
+    cache: &'static str,
+    refresh: Option<usize>,
+    window: Option<usize>,
+    freeze_prompt: bool,
+    dirty_rows: usize,
+    delay: Option<usize>,
     temperature: f64,
     top_p: f64,
     top_k: usize,
     alg_temp: f64,
+    eps: f64,
     cfg_scale: f64,
+    banned: Vec<u32>,
     eos: EndPolicy,
     full_logits: bool,
+}
+
+impl RequestReport {
+    /// A request and the settings that it became.
+    pub(crate) fn new(spec: &ModelSpec, request: &Request, settings: &Settings) -> RequestReport {
+        let (numbers, cache) = (&settings.numbers, &settings.cache);
+        // What the library refuses when it is given is what this run has no use for.
+        let used = |value: f64, set: fn(&mut Request, f64)| {
+            let mut given = request.clone();
+            set(&mut given, value);
+            given.settings(spec, Vec::new(), request.max_tokens).is_ok().then_some(value)
+        };
+        let delay = used(cache.delay as f64, |request, n| request.delay = Some(n as usize)).map(|_| cache.delay);
+        RequestReport {
+            max_tokens: request.max_tokens,
+            recipe: request.recipe.name(),
+            steps: settings.steps,
+            block_length: settings.block_length,
+            unmask: settings.unmask.name(),
+            threshold: used(numbers.threshold, |request, n| request.threshold = Some(n)),
+            low: used(numbers.low, |request, n| request.low = Some(n)),
+            factor: used(numbers.factor, |request, n| request.factor = Some(n)),
+            entropy: used(numbers.entropy, |request, n| request.entropy = Some(n)),
+            add: used(numbers.add, |request, n| request.add = Some(n)),
+            activate: used(numbers.activate, |request, n| request.activate = Some(n)),
+            back: used(numbers.back, |request, n| request.back = Some(n)),
+            cache: cache.policy.name(),
+            refresh: cache.refresh,
+            window: cache.window,
+            freeze_prompt: cache.freeze_prompt,
+            dirty_rows: cache.dirty_rows,
+            delay,
+            temperature: request.temperature,
+            top_p: request.top_p,
+            top_k: request.top_k,
+            alg_temp: request.alg_temp,
+            eps: request.eps,
+            cfg_scale: request.cfg_scale,
+            banned: request.banned.clone(),
+            eos: request.eos,
+            full_logits: request.full_logits,
+        }
+    }
+
+    /// The numbers that the unmasker decides by, as they would be given.
+    fn numbers(&self) -> String {
+        let numbers = [
+            ("threshold", self.threshold),
+            ("low", self.low),
+            ("factor", self.factor),
+            ("entropy", self.entropy),
+            ("add", self.add),
+            ("activate", self.activate),
+            ("back", self.back),
+        ];
+        numbers.iter().filter_map(|(name, number)| number.map(|number| format!(", {name} {number}"))).collect()
+    }
+
+    /// What the cache is composed with.
+    fn cache(&self) -> String {
+        let counts = [("refresh", self.refresh), ("window", self.window), ("delay", self.delay)];
+        let mut text = self.cache.to_owned();
+        for (name, count) in counts {
+            text.extend(count.map(|count| format!(", {name} {count}")));
+        }
+        if self.dirty_rows > 0 {
+            text.push_str(&format!(", dirty rows {}", self.dirty_rows));
+        }
+        if self.freeze_prompt {
+            text.push_str(", frozen prompt");
+        }
+        text
+    }
 }
 
 impl RunReport {
@@ -101,13 +217,11 @@ impl RunReport {
         request: &Request,
         settings: &Settings,
         generation: &Generation,
+        written: Written,
         timings: &Timings,
     ) -> RunReport {
-        let canvas = &generation.canvas;
-        let tokens = model.answer_tokens(canvas);
-        let visible = tokens.len();
-        let asked = canvas.asked_range();
-        let ended = canvas.tokens().get(asked.start + visible).is_some_and(|&token| model.tokenizer().is_end(token));
+        let (canvas, statistics) = (&generation.canvas, &generation.statistics);
+        let visible = written.tokens.len();
         let Device::Cpu(cpu) = device;
         let seconds = timings.generate.as_secs_f64();
         let step_ms: Vec<f64> = timings.steps.iter().map(|step| rounded(step.as_secs_f64() * 1e3, 3)).collect();
@@ -120,27 +234,19 @@ impl RunReport {
             device: device.describe(),
             threads: cpu.threads(),
             seed: request.seed,
-            request: RequestReport {
-                max_tokens: request.max_tokens,
-                steps: settings.steps,
-                block_length: settings.block_length,
-                unmask: settings.unmask.name(),
-                temperature: request.temperature,
-                top_p: request.top_p,
-                top_k: request.top_k,
-                alg_temp: request.alg_temp,
-                cfg_scale: request.cfg_scale,
-                eos: request.eos,
-                full_logits: request.full_logits,
-            },
-            prompt_tokens: asked.start,
+            request: RequestReport::new(model.spec(), request, settings),
+            prompt_tokens: written.given,
             canvas: canvas.len(),
-            steps: generation.statistics.steps,
-            nfe: generation.statistics.nfe,
-            rows: generation.statistics.rows,
+            steps: statistics.steps,
+            nfe: statistics.nfe,
+            rows: statistics.rows,
+            cache_exact: settings.cache.is_exact(),
+            refreshed_steps: timings.refreshed,
+            commits: statistics.commits,
+            remasks: statistics.remasks,
+            commits_per_step: statistics.commits_per_step().map(|commits| rounded(commits, 3)),
             visible_tokens: visible,
-            rows_per_visible_token: per_visible(generation.statistics.rows as f64 / visible as f64)
-                .map(|r| rounded(r, 2)),
+            rows_per_visible_token: per_visible(rounded(statistics.rows as f64 / visible as f64, 2)),
             visible_tokens_per_s: per_visible(rounded(visible as f64 / seconds, 2)).filter(|_| seconds > 0.0),
             load_s: rounded(timings.load.as_secs_f64(), 6),
             first_step_s: timings.steps.first().map(|step| rounded(step.as_secs_f64(), 6)),
@@ -150,12 +256,13 @@ impl RunReport {
             peak_rss_bytes: peak_rss(),
             finish: match generation.finish {
                 Finish::Interrupted => "interrupted",
-                _ if ended => "stop",
+                _ if written.ended => "stop",
                 _ => "length",
             },
             stopped_early: generation.finish == Finish::EndToken,
-            tokens: tokens.to_vec(),
-            text: model.answer_text(canvas),
+            tokens: written.tokens,
+            text: written.text,
+            scheduled: settings.unmask.is_scheduled(),
         }
     }
 
@@ -171,8 +278,14 @@ impl RunReport {
         row("seed", self.seed.to_string());
         row("prompt", format!("{} tokens", self.prompt_tokens));
         row("canvas", format!("{} positions, {} of them open", self.canvas, request.max_tokens));
-        let (length, unmask) = (request.block_length, request.unmask);
-        row("steps", format!("{} of {}, blocks of {length}, {unmask}", self.steps, request.steps));
+        row("recipe", request.recipe.to_owned());
+        row("unmasker", format!("{}{}", request.unmask, request.numbers()));
+        let exact = if self.cache_exact { "exact" } else { "approximate: the text may differ from --cache none" };
+        row("cache", format!("{} ({exact})", request.cache()));
+        let of = if self.scheduled { format!(" of {}", request.steps) } else { String::new() };
+        let (length, refreshed) = (request.block_length, self.refreshed_steps);
+        row("steps", format!("{}{of}, blocks of {length}, {refreshed} refreshed", self.steps));
+        row("commits per step", optional(self.commits_per_step, ""));
         row("load", format!("{:.1} ms", self.load_s * 1e3));
         row("first step", optional(self.first_step_s.map(|s| rounded(s * 1e3, 1)), " ms"));
         row("step", optional(self.ms_per_step.map(|ms| rounded(ms, 2)), " ms"));
@@ -193,25 +306,15 @@ impl RunReport {
     pub(crate) fn is_empty(&self) -> bool {
         self.visible_tokens == 0
     }
-
-    /// The answer.
-    pub(crate) fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// Positions that were decided, of those that were open.
-    pub(crate) fn max_tokens(&self) -> usize {
-        self.request.max_tokens
-    }
 }
 
-fn rounded(value: f64, digits: i32) -> f64 {
+pub(crate) fn rounded(value: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);
     (value * scale).round() / scale
 }
 
 /// The tensor types that hold at least a tenth of the model's bytes, the largest first.
-fn quantisation(gguf: &Gguf) -> String {
+pub(crate) fn quantisation(gguf: &Gguf) -> String {
     let mut sums: Vec<(&str, u64)> = Vec::new();
     for tensor in gguf.tensors() {
         match sums.iter_mut().find(|(name, _)| *name == tensor.ty.name()) {

@@ -189,7 +189,7 @@ fn d15_unmask_names_are_checked_before_a_model_is_opened() {
     run(&["run", "hi", "-m", &model, "--top-p", "0.5"]).refused(2, &["--top-p 0.5", "LLaDA"]);
 
     let dream = fixture("tiny-dream-f32");
-    let words = ["--unmask low-confidence", "Dream", "entropy, maskgit-plus, margin, origin"];
+    let words = ["--unmask low-confidence", "Dream", "origin, maskgit-plus, margin, entropy, threshold"];
     run(&["run", "hi", "-m", &dream, "--unmask", "low-confidence"]).refused(2, &words);
     run(&["run", "hi", "-m", &dream, "--cfg-scale", "1"]).refused(2, &["--cfg-scale 1", "Dream"]);
     run(&["run", "-n", "4", "hi", "-m", &dream, "--unmask", "topk_margin", "--top-k", "5", "--temp", "0.2"])

@@ -79,6 +79,11 @@ fn json_has_every_field_of_the_schema() {
         ("steps", "number"),
         ("nfe", "number"),
         ("rows", "number"),
+        ("cache_exact", "bool"),
+        ("refreshed_steps", "number"),
+        ("commits", "number"),
+        ("remasks", "number"),
+        ("commits_per_step", "number"),
         ("visible_tokens", "number"),
         ("rows_per_visible_token", "number"),
         ("visible_tokens_per_s", "number"),
@@ -111,13 +116,21 @@ fn json_has_every_field_of_the_schema() {
         let found = kind(&json[field]);
         assert!(found == wanted || (may_be_null && found == "null"), "{field}: {found} in {json}");
     }
+    let none = serde_json::Value::Null;
     let request = serde_json::json!({
-        "max_tokens": 12, "steps": 9, "block_length": 5, "unmask": "low-confidence", "temperature": 0.5, "top_p": 1.0,
-        "top_k": 0, "alg_temp": 0.0, "cfg_scale": 0.0, "eos": "keep", "full_logits": false,
+        "max_tokens": 12, "recipe": "exact", "steps": 9, "block_length": 5, "unmask": "low-confidence", "threshold": none,
+        "low": none, "factor": none, "entropy": none, "add": none, "activate": none, "back": none, "cache": "none",
+        "refresh": none, "window": none, "freeze_prompt": false, "dirty_rows": 0, "delay": none, "temperature": 0.5,
+        "top_p": 1.0, "top_k": 0, "alg_temp": 0.0, "eps": 0.001, "cfg_scale": 0.0, "banned": [], "eos": "keep",
+        "full_logits": false,
     });
     assert_eq!(json["request"], request);
     assert_eq!((&json["seed"], &json["quantisation"], &json["steps"]), (&7.into(), &"F32".into(), &9.into()));
     assert_eq!(json["step_ms"].as_array().unwrap().len(), 9);
+    assert_eq!(
+        (&json["cache_exact"], &json["refreshed_steps"], &json["commits"]),
+        (&true.into(), &9.into(), &12.into())
+    );
     assert_eq!(json["canvas"].as_u64().unwrap(), json["prompt_tokens"].as_u64().unwrap() + 12);
     assert_eq!(json["rows"].as_u64().unwrap(), 9 * json["canvas"].as_u64().unwrap());
     assert_eq!(json["tokens"].as_array().unwrap().len() as u64, json["visible_tokens"].as_u64().unwrap());
@@ -227,7 +240,12 @@ fn verbose_tells_settings_and_timings_on_stderr() {
         "seed                  42",
         "prompt                3 tokens",
         "canvas                15 positions, 12 of them open",
-        "blocks of 12, low-confidence",
+        "recipe                exact",
+        "unmasker              low-confidence\n",
+        "cache                 none (exact)",
+        "of 12, blocks of 12, ",
+        " refreshed",
+        "commits per step      ",
         "load ",
         "first step ",
         "step ",
@@ -262,23 +280,6 @@ fn a_trace_holds_every_edit() {
     }
     let (visible, prompt) = (json["tokens"].as_array().unwrap(), json["prompt_tokens"].as_u64().unwrap() as usize);
     assert_eq!(canvas[prompt..prompt + visible.len()], visible[..]);
-}
-
-#[test]
-fn logits_are_rows_of_floats() {
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("logits.f32");
-    let model = fixture("tiny-llada-f32");
-    let args = ["logits", "-m", &model, "--tokens", "282,104,105,284"];
-    let piped = run(&args).succeeded();
-    assert_eq!(piped.stdout.len(), 4 * 288 * 4);
-    assert!(piped.stderr.contains("[4, 288]"), "{}", piped.stderr);
-    run(&[&args[..], &["--rows", "3,1-2", "--out", out.to_str().unwrap()]].concat()).succeeded();
-    assert_eq!(std::fs::read(&out).unwrap(), piped.stdout[288 * 4..]);
-    run(&[&args[..], &["--rows", "4"]].concat()).refused(2, &["--rows 4", "4 positions"]);
-    run(&["logits", "-m", &model, "--tokens", "288"]).refused(1, &["288", "vocabulary"]);
-    let prompt = run(&["logits", "-m", &model, "--no-chat", "hi", "-n", "1"]).succeeded();
-    assert_eq!(prompt.stdout, piped.stdout, "the prompt's BOS and one open position");
 }
 
 #[test]

@@ -52,6 +52,27 @@ fn the_canvas_is_drawn_and_the_text_stays() {
 }
 
 #[test]
+fn blanks_are_drawn_within_their_text() {
+    let Some((code, screen)) = on_a_terminal("infill 'All that [[8]] is not gold.'", &[]) else { return };
+    assert_eq!(code, 0, "{screen}");
+    assert_restored(&screen);
+    assert!(screen.contains("All that ") && screen.contains('░'), "{screen:?}");
+    let after = &screen[screen.rfind(SHOW).unwrap()..];
+    let plain = harness::run(&["infill", "All that [[8]] is not gold."]).succeeded();
+    assert_eq!(after.trim_start_matches(SHOW).replace("\r\n", "\n"), plain.text());
+}
+
+#[test]
+fn an_evaluation_draws_a_bar_and_clears_it() {
+    let file = workspace("assets/heldout_infill.jsonl");
+    let Some((code, screen)) = on_a_terminal(&format!("eval {file} --limit 2"), &[]) else { return };
+    assert_eq!(code, 0, "{screen}");
+    assert!(screen.contains("of 2 answers") && screen.contains('\u{2588}'), "{screen:?}");
+    let cleared = screen.rfind("\r\u{1b}[K").unwrap();
+    assert!(screen[cleared..].contains("| exact ") && !screen[cleared..].contains("answers,"), "{screen:?}");
+}
+
+#[test]
 fn e13_no_colour_means_none() {
     let Some((_, screen)) = on_a_terminal("run -n 24 'Count from 1 to 5.'", &[("NO_COLOR", "1")]) else { return };
     assert!(screen.contains('░'));

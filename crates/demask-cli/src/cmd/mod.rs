@@ -1,6 +1,9 @@
 //! The commands, one file each.
 
 pub(crate) mod bench;
+mod decode;
+pub(crate) mod eval;
+pub(crate) mod infill;
 pub(crate) mod inspect;
 pub(crate) mod logits;
 pub(crate) mod replay;

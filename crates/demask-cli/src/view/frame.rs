@@ -12,7 +12,7 @@ const END: &str = "\u{b7}";
 /// Stands between blocks.
 const BOUNDARY: &str = "\u{2502}";
 
-/// What there is to see of a canvas: the positions that were asked for.
+/// What there is to see of a canvas: the positions that were asked for, and what stands between or behind them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Picture {
     /// Positions, with boundaries between blocks.
@@ -41,12 +41,23 @@ impl Picture {
         fresh: &[usize],
     ) -> Picture {
         let mut cells = Vec::new();
-        let asked = canvas.asked_range().filter(|&p| canvas.is_asked(p));
-        for (index, position) in asked.enumerate() {
+        let asked = canvas.asked_range();
+        let fills_blanks = canvas.asked_in(0..canvas.len()) < canvas.len() - asked.start;
+        let first = if fills_blanks { 0 } else { asked.start };
+        let mut index = 0;
+        for position in first..canvas.len() {
+            let token = canvas.tokens()[position];
+            if !canvas.is_asked(position) {
+                if !tokenizer.is_special(token) {
+                    let bytes = tokenizer.token_bytes(token).to_vec();
+                    cells.push(Cell::Text { bytes, confidence: 1.0, fresh: false });
+                }
+                continue;
+            }
             if index > 0 && index % block_length == 0 {
                 cells.push(Cell::Boundary);
             }
-            let token = canvas.tokens()[position];
+            index += 1;
             cells.push(if canvas.is_open(position) {
                 Cell::Open
             } else if tokenizer.is_end(token) {

@@ -92,7 +92,8 @@ pub(crate) struct Live {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     block_length: usize,
-    steps: usize,
+    /// Of steps that were set beforehand, how many.
+    steps: Option<usize>,
     confidences: Vec<f64>,
 }
 
@@ -125,7 +126,8 @@ impl Live {
         let drawn = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("live view".to_owned()).spawn(move || draw(&drawn))?;
         let confidences = vec![1.0; canvas.len()];
-        let (block_length, steps) = (settings.block_length, settings.steps);
+        let (block_length, scheduled) = (settings.block_length, settings.unmask.is_scheduled());
+        let steps = scheduled.then_some(settings.steps);
         Ok(Live { shared, thread: Some(thread), block_length, steps, confidences })
     }
 
@@ -144,9 +146,9 @@ impl Live {
         let asked = canvas.asked_range().filter(|&p| canvas.is_asked(p)).count();
         let open = canvas.open_in(canvas.asked_range()).count();
         let blocks = asked.div_ceil(self.block_length);
-        let (step, steps, block) = (report.step + 1, self.steps, report.block.index + 1);
-        picture.status =
-            format!("step {step} of {steps}, block {block} of {blocks}, {} of {asked} decided", asked - open);
+        let (step, block) = (report.step + 1, report.block.index + 1);
+        let steps = self.steps.map(|steps| format!(" of {steps}")).unwrap_or_default();
+        picture.status = format!("step {step}{steps}, block {block} of {blocks}, {} of {asked} decided", asked - open);
         state.picture = picture;
         self.shared.news.notify_one();
     }

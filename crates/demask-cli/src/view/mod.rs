@@ -1,5 +1,6 @@
 //! What a person sees of an answer while it comes: plain text in a pipe, a canvas that fills on a terminal.
 
+pub(crate) mod bar;
 pub(crate) mod frame;
 pub(crate) mod live;
 pub(crate) mod plain;

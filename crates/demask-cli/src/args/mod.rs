@@ -1,12 +1,19 @@
 //! The command line: commands, options and how their values are read.
 
+mod settings;
+mod values;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use demask::{Device, EndPolicy, Request, UnmaskRule};
+use demask::Device;
 use demask_gguf::Gguf;
+
+pub(crate) use settings::{RecipeArgs, RecipeChoice, SettingsArgs, list_recipes};
+pub(crate) use values::MOST;
+use values::{count, device, positive, range, recipe, shape, threads};
 
 use crate::model_ref::ModelRef;
 use crate::output;
@@ -36,6 +43,8 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Run(RunArgs),
+    Infill(InfillArgs),
+    Eval(EvalArgs),
     Tokenize(TokenizeArgs),
     Inspect(InspectArgs),
     Logits(LogitsArgs),
@@ -70,23 +79,118 @@ pub(crate) struct RunArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
+    /// Open positions on the canvas: the longest answer
+    #[arg(short = 'n', long, value_name = "N", default_value = "128", value_parser = count, allow_negative_numbers = true, help_heading = "Decoding")]
+    pub(crate) max_tokens: usize,
+    #[command(flatten)]
+    pub(crate) recipe: RecipeArgs,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
+    #[command(flatten)]
+    pub(crate) view: ViewArgs,
+}
 
-    /// Draw the canvas on the terminal while it fills
-    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN", help_heading = "Output")]
-    pub(crate) live: Live,
-    /// Print one JSON object instead of the text
+/// Fill blanks in a text
+#[derive(Args)]
+#[command(
+    long_about = "Fill blanks in a text.\n\n\
+        `[[N]]` marks a blank of N open positions, `[[]]` one of 4; the rest of the text is fixed. The model gets the text as \
+        it is, without its chat template. A blank may end up shorter than it is long: end tokens in it are left out. A \
+        backslash in front makes a marker plain text: `\\[[3]]` stands for `[[3]]`. Other brackets need none.\n\n\
+        The whole text goes to stdout, everything else to stderr. The text is the argument, then the files of -f, then stdin \
+        if it is a pipe or a file, joined with newlines; one newline at the end of a file or of stdin is left out.",
+    after_help = "Examples:\n  \
+        demask infill \"The capital of [[]] is Copenhagen.\"\n  \
+        demask infill \"16 + 31 = [[4]]\" --recipe fast\n  \
+        demask infill --json \"All that [[4]] is not [[4]].\" | jq .blanks"
+)]
+pub(crate) struct InfillArgs {
+    /// The text, with blanks marked `[[]]` or `[[N]]`
+    #[arg(value_name = "TEXT")]
+    pub(crate) text: Option<OsString>,
+    /// Add the text of FILE
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    #[command(flatten)]
+    pub(crate) recipe: RecipeArgs,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+    #[command(flatten)]
+    pub(crate) view: ViewArgs,
+}
+
+/// Measure quality beside speed, over prompts with known answers
+#[derive(Args)]
+#[command(
+    long_about = "Measure quality beside speed, over prompts with known answers.\n\n\
+        Every prompt is answered with every recipe in turn, so that recipes are compared item by item and on the same \
+        machine at the same time. A Markdown table goes to stdout: accuracy with its 95 % interval, the work it took, and each \
+        recipe against the first. A recipe's settings may be changed: `fast:threshold=0.8`.\n\n\
+        FILE holds a JSON object per line: `prompt` and `answer`; or `question` and `answer`, where the last number counts if \
+        the answer ends in `#### NUMBER` (GSM8K); or `text` with blanks as `demask infill` takes them, and `answer`, the whole \
+        text. `id` and `task` are optional. Answers are equal if they are after trimming, with runs of white space as one \
+        space.\n\n\
+        Ctrl-C keeps what is done. With --out, the same command goes on where it stopped.",
+    after_help = "Examples:\n  \
+        demask eval assets/heldout.jsonl --recipe exact,fast --limit 100\n  \
+        demask eval gsm8k.jsonl -m model.gguf -n 256 --out gsm8k.json --plot gsm8k.svg\n  \
+        demask eval assets/heldout.jsonl --recipe exact,fast,fast:threshold=0.8,fast:threshold=0.7"
+)]
+pub(crate) struct EvalArgs {
+    /// Prompts and answers, a JSON object per line
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// Open positions on the canvas: the longest answer
+    #[arg(short = 'n', long, value_name = "N", default_value = "128", value_parser = count, allow_negative_numbers = true, help_heading = "Decoding")]
+    pub(crate) max_tokens: usize,
+    /// Recipes to compare, the first being the measure; `list` shows them [default: exact]
+    #[arg(long = "recipe", value_name = "NAMES", value_delimiter = ',', value_parser = recipe, help_heading = "Decoding")]
+    pub(crate) recipes: Vec<RecipeChoice>,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+    /// Use the first N items only
+    #[arg(long, value_name = "N", value_parser = positive, allow_negative_numbers = true)]
+    pub(crate) limit: Option<usize>,
+    /// Use items spread evenly over the file, every N-th
+    #[arg(long, value_name = "N", value_parser = positive, allow_negative_numbers = true)]
+    pub(crate) every: Option<usize>,
+    /// Keep every result in FILE (JSON); a file that is there already is continued
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) out: Option<PathBuf>,
+    /// Draw accuracy against rows per visible token into FILE (SVG)
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Print one JSON object instead of the table
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
+}
+
+/// What is shown of a run.
+#[derive(Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct ViewArgs {
+    /// Draw the canvas on the terminal while it fills
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
+    pub(crate) live: Live,
+    /// Print one JSON object instead of the text
+    #[arg(long)]
+    pub(crate) json: bool,
     /// Write every edit to FILE as JSON lines; `demask inspect FILE` replays them
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     /// Print settings, timings and counts on stderr
-    #[arg(short, long, help_heading = "Output")]
+    #[arg(short, long)]
     pub(crate) verbose: bool,
     /// Print a line per denoising step on stderr
-    #[arg(long, help_heading = "Output")]
+    #[arg(long)]
     pub(crate) dump_step_stats: bool,
 }
 
@@ -152,80 +256,6 @@ impl DeviceArgs {
         }
         Device::cpu(self.threads)
     }
-}
-
-/// How to decode: same names and defaults as the library's [`Request`].
-#[derive(Args)]
-#[command(next_help_heading = "Decoding")]
-pub(crate) struct SettingsArgs {
-    /// Open positions on the canvas: the longest answer
-    #[arg(short = 'n', long, value_name = "N", default_value = "128", value_parser = count, allow_negative_numbers = true)]
-    max_tokens: usize,
-    /// Denoising steps [default: one per open position]
-    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
-    steps: Option<usize>,
-    /// Positions per block; blocks are decided from left to right [default: the model's, else 32]
-    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
-    block_length: Option<usize>,
-    /// Which positions a step decides [default: the model's reference]
-    #[arg(long, value_name = "NAME", value_parser = unmask_rule, long_help = unmask_help())]
-    unmask: Option<UnmaskRule>,
-    /// Randomness of the tokens; 0 takes the likeliest
-    #[arg(long, visible_alias = "temp", value_name = "T", default_value = "0", value_parser = number, allow_negative_numbers = true)]
-    temperature: f64,
-    /// Draw from the likeliest tokens that together have this probability (Dream models)
-    #[arg(long, value_name = "P", default_value = "1", value_parser = number, allow_negative_numbers = true)]
-    top_p: f64,
-    /// Draw from this many likeliest tokens; 0 is off (Dream models)
-    #[arg(long, value_name = "K", default_value = "0", value_parser = count, allow_negative_numbers = true)]
-    top_k: usize,
-    /// Randomness of the choice of positions; 0 is off (Dream models)
-    #[arg(long, value_name = "A", default_value = "0", value_parser = number, allow_negative_numbers = true)]
-    alg_temp: f64,
-    /// Classifier-free guidance, two forward passes per step; 0 is off (LLaDA models)
-    #[arg(long, value_name = "S", default_value = "0", value_parser = number, allow_negative_numbers = true)]
-    cfg_scale: f64,
-    /// Seed of all random numbers: the same seed gives the same text
-    #[arg(long, value_name = "N", default_value = "42", value_parser = seed, allow_negative_numbers = true)]
-    seed: u64,
-    /// End tokens: stop as soon as the answer is final, keep deciding all positions, or commit end tokens last
-    #[arg(long, value_name = "WHAT", value_enum, default_value = "stop")]
-    eos: Eos,
-    /// Compute the logits of every row, to measure what leaving them out saves
-    #[arg(long)]
-    full_logits: bool,
-}
-
-impl SettingsArgs {
-    /// The request that these options describe.
-    pub(crate) fn request(&self) -> Request {
-        Request {
-            max_tokens: self.max_tokens,
-            steps: self.steps,
-            block_length: self.block_length,
-            unmask: self.unmask,
-            temperature: self.temperature,
-            top_p: self.top_p,
-            top_k: self.top_k,
-            alg_temp: self.alg_temp,
-            cfg_scale: self.cfg_scale,
-            seed: self.seed,
-            eos: match self.eos {
-                Eos::Keep => EndPolicy::Keep,
-                Eos::Stop => EndPolicy::Stop,
-                Eos::Last => EndPolicy::Last,
-            },
-            full_logits: self.full_logits,
-            ..Request::default()
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Eos {
-    Keep,
-    Stop,
-    Last,
 }
 
 /// When to draw the canvas.
@@ -354,70 +384,4 @@ pub(crate) struct BenchArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// The most that a count may be: more than any context, few enough to count through.
-const MOST: usize = 1_000_000;
-
-fn count(text: &str) -> Result<usize, String> {
-    match text.parse::<u64>() {
-        Ok(n) if n <= MOST as u64 => Ok(n as usize),
-        _ => Err(format!("it must be a whole number up to {MOST}")),
-    }
-}
-
-fn positive(text: &str) -> Result<usize, String> {
-    count(text).ok().filter(|&n| n > 0).ok_or_else(|| format!("it must be a whole number from 1 to {MOST}"))
-}
-
-/// `NxK`, small enough to be made up in memory.
-fn shape(text: &str) -> Result<(usize, usize), String> {
-    let sides = text.split_once('x').map(|(n, k)| (positive(n), positive(k)));
-    match sides {
-        Some((Ok(n), Ok(k))) if n * k <= 1 << 28 => Ok((n, k)),
-        _ => Err("it must be rows and columns like 4096x4096, at most 2^28 weights".to_owned()),
-    }
-}
-
-fn threads(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(n @ 1..=1024) => Ok(n),
-        _ => Err("it must be a whole number from 1 to 1024".to_owned()),
-    }
-}
-
-fn seed(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("it must be a whole number from 0 to {}", u64::MAX))
-}
-
-fn number(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|number: &f64| number.is_finite()).ok_or_else(|| "it must be a number".to_owned())
-}
-
-fn range(text: &str) -> Result<(usize, usize), String> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    match (count(first), count(last)) {
-        (Ok(first), Ok(last)) if first <= last => Ok((first, last)),
-        _ => Err("it must be positions like 0,4-7".to_owned()),
-    }
-}
-
-fn device(text: &str) -> Result<String, String> {
-    match text {
-        "auto" | "cpu" => Ok(text.to_owned()),
-        _ if text == "gpu" || text.starts_with("gpu:") => Err("this build runs on the CPU only (cpu, auto)".to_owned()),
-        _ => Err("it must be cpu or auto".to_owned()),
-    }
-}
-
-fn unmask_rule(name: &str) -> Result<UnmaskRule, String> {
-    UnmaskRule::from_name(name).ok_or_else(|| format!("it must be one of {}", unmask_names()))
-}
-
-fn unmask_names() -> String {
-    UnmaskRule::ALL.map(UnmaskRule::name).join(", ")
-}
-
-fn unmask_help() -> String {
-    format!("Which positions a step decides: {} [default: the model's reference]", unmask_names())
 }

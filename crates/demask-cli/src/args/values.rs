@@ -1,0 +1,85 @@
+//! How the values of options are read, and what is said about those that can't be.
+
+use demask::diffusion::RECIPES;
+use demask::{CachePolicy, UnmaskRule};
+
+use super::settings::RecipeChoice;
+
+/// The most that a count may be: more than any context, few enough to count through.
+pub(crate) const MOST: usize = 1_000_000;
+
+pub(super) fn count(text: &str) -> Result<usize, String> {
+    match text.parse::<u64>() {
+        Ok(n) if n <= MOST as u64 => Ok(n as usize),
+        _ => Err(format!("it must be a whole number up to {MOST}")),
+    }
+}
+
+pub(super) fn positive(text: &str) -> Result<usize, String> {
+    count(text).ok().filter(|&n| n > 0).ok_or_else(|| format!("it must be a whole number from 1 to {MOST}"))
+}
+
+/// `NxK`, small enough to be made up in memory.
+pub(super) fn shape(text: &str) -> Result<(usize, usize), String> {
+    let sides = text.split_once('x').map(|(n, k)| (positive(n), positive(k)));
+    match sides {
+        Some((Ok(n), Ok(k))) if n * k <= 1 << 28 => Ok((n, k)),
+        _ => Err("it must be rows and columns like 4096x4096, at most 2^28 weights".to_owned()),
+    }
+}
+
+pub(super) fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n @ 1..=1024) => Ok(n),
+        _ => Err("it must be a whole number from 1 to 1024".to_owned()),
+    }
+}
+
+pub(super) fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("it must be a whole number from 0 to {}", u64::MAX))
+}
+
+pub(super) fn number(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|number: &f64| number.is_finite()).ok_or_else(|| "it must be a number".to_owned())
+}
+
+pub(super) fn range(text: &str) -> Result<(usize, usize), String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (count(first), count(last)) {
+        (Ok(first), Ok(last)) if first <= last => Ok((first, last)),
+        _ => Err("it must be positions like 0,4-7".to_owned()),
+    }
+}
+
+pub(super) fn device(text: &str) -> Result<String, String> {
+    match text {
+        "auto" | "cpu" => Ok(text.to_owned()),
+        _ if text == "gpu" || text.starts_with("gpu:") => Err("this build runs on the CPU only (cpu, auto)".to_owned()),
+        _ => Err("it must be cpu or auto".to_owned()),
+    }
+}
+
+pub(super) fn recipe(text: &str) -> Result<RecipeChoice, String> {
+    RecipeChoice::read(text)
+}
+
+pub(super) fn recipe_names() -> String {
+    RECIPES.iter().map(|row| row.name).collect::<Vec<_>>().join(", ")
+}
+
+pub(super) fn unmask_rule(name: &str) -> Result<UnmaskRule, String> {
+    UnmaskRule::from_name(name).ok_or_else(|| format!("it must be one of {}", unmask_names()))
+}
+
+fn unmask_names() -> String {
+    UnmaskRule::ALL.map(UnmaskRule::name).join(", ")
+}
+
+pub(super) fn unmask_help() -> String {
+    format!("Which positions a step decides: {} [default: the recipe's; exact: the model's reference]", unmask_names())
+}
+
+pub(super) fn cache_policy(name: &str) -> Result<CachePolicy, String> {
+    CachePolicy::from_name(name)
+        .ok_or_else(|| format!("it must be one of {}", CachePolicy::ALL.map(CachePolicy::name).join(", ")))
+}
