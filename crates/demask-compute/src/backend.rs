@@ -36,6 +36,35 @@ pub enum Visibility {
         /// Positions on the canvas.
         len: usize,
     },
+    /// Row r sees positions `0..len` without position `first + r`: rows that shadow a block don't see what they stand for.
+    Shadow {
+        /// Positions on the canvas, and the shadow's behind them.
+        len: usize,
+        /// The position that the first row shadows.
+        first: usize,
+    },
+}
+
+impl Visibility {
+    /// How many positions are looked at.
+    pub fn len(self) -> usize {
+        match self {
+            Visibility::Bidirectional { len } | Visibility::Shadow { len, .. } => len,
+        }
+    }
+
+    /// Whether there is nothing to look at.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The position that `row` doesn't see.
+    pub fn hidden(self, row: usize) -> Option<usize> {
+        match self {
+            Visibility::Bidirectional { .. } => None,
+            Visibility::Shadow { first, .. } => Some(first + row),
+        }
+    }
 }
 
 /// What greedy decoding needs to know of one row of logits.

@@ -59,7 +59,12 @@ pub fn cases<B: Backend + 'static>() -> Vec<Case<B>> {
     ] {
         add(
             format!("attention {rows} rows, {len} positions, {heads}/{kv_heads} heads of {dim}"),
-            Box::new(move |b| attention(b, rows, len, heads, kv_heads, dim)),
+            Box::new(move |b| {
+                attention(b, rows, Visibility::Bidirectional { len }, heads, kv_heads, dim)?;
+                // A shadow row that sees nothing at all doesn't exist.
+                let shadow = Visibility::Shadow { len, first: len / 3 };
+                if len > 1 { attention(b, rows, shadow, heads, kv_heads, dim) } else { Ok(()) }
+            }),
         );
     }
     add("select".into(), Box::new(select));
@@ -372,11 +377,12 @@ fn rope<B: Backend>(backend: &B, style: RopeStyle, rows: usize) -> Result<(), St
 fn attention<B: Backend>(
     backend: &B,
     rows: usize,
-    len: usize,
+    visible: Visibility,
     heads: usize,
     kv_heads: usize,
     dim: usize,
 ) -> Result<(), String> {
+    let len = visible.len();
     let mut random = Random::new(len as u64);
     let (width, kv_width) = (heads * dim, kv_heads * dim);
     let q = random.values(rows * width);
@@ -408,7 +414,7 @@ fn attention<B: Backend>(
     let mut q_rows = backend.rows(rows, width);
     backend.write(&q, &mut q_rows);
     let mut out = backend.operand(rows, width);
-    backend.attention(&q_rows, &kv, 1, Visibility::Bidirectional { len }, &mut out);
+    backend.attention(&q_rows, &kv, 1, visible, &mut out);
     let found = read_operand(backend, &out, rows, width)?;
 
     let mut wanted = Vec::with_capacity(found.len());
@@ -419,7 +425,7 @@ fn attention<B: Backend>(
             let scores: Vec<f64> = (0..len)
                 .map(|p| {
                     let dot: f64 = (0..dim).map(|i| f64::from(q[r * width + head * dim + i]) * at(&k, p, i)).sum();
-                    dot / (dim as f64).sqrt()
+                    if visible.hidden(r) == Some(p) { f64::NEG_INFINITY } else { dot / (dim as f64).sqrt() }
                 })
                 .collect();
             let greatest = scores.iter().fold(f64::NEG_INFINITY, |m, &s| m.max(s));

@@ -152,18 +152,23 @@ impl Model {
     /// A run over a canvas, to be advanced step by step, and the predictor that goes with it.
     pub fn start(&self, canvas: Canvas, request: &Request) -> Result<(Denoising, Box<dyn MaskPredictor>), Error> {
         let settings = self.settings(&canvas, request)?;
-        let predictor = self.predictor(&canvas, settings.cfg_scale)?;
+        let predictor = self.predictor_with(&canvas, settings.cfg_scale, settings.shadow_rows(&canvas));
         Ok((Denoising::new(canvas, settings), predictor))
     }
 
     /// The predictor for a canvas, with guidance if `cfg_scale` is above 0.
     pub fn predictor(&self, canvas: &Canvas, cfg_scale: f64) -> Result<Box<dyn MaskPredictor>, Error> {
-        let predictor = || (self.new_predictor)(canvas.len());
+        Ok(self.predictor_with(canvas, cfg_scale, 0))
+    }
+
+    /// The same, with room for a shadow of so many positions.
+    fn predictor_with(&self, canvas: &Canvas, cfg_scale: f64, shadow: usize) -> Box<dyn MaskPredictor> {
+        let predictor = || (self.new_predictor)(canvas.len() + shadow);
         if cfg_scale == 0.0 {
-            return Ok(predictor());
+            return predictor();
         }
         let given = (0..canvas.len()).map(|p| !canvas.is_asked(p)).collect();
-        Ok(Box::new(Guided::new(predictor(), predictor(), cfg_scale, given)))
+        Box::new(Guided::new(predictor(), predictor(), cfg_scale, given))
     }
 }
 

@@ -11,6 +11,8 @@ use crate::backend::Visibility;
 const KEYS: usize = 64;
 /// Query rows that share a pass over the keys.
 const QUERIES: usize = 24;
+/// A score that counts for nothing, yet stays finite whatever the scale.
+const HIDDEN: f32 = -1e30;
 /// The longest head that the buffers hold.
 const MAX_HEAD_DIM: usize = 512;
 
@@ -80,7 +82,7 @@ impl Scratch {
 }
 
 pub(super) fn attention(cpu: &Cpu, q: &Rows, kv: &Kv, layer: usize, visible: Visibility, out: &mut Operand) {
-    let Visibility::Bidirectional { len } = visible;
+    let len = visible.len();
     assert!(len <= kv.positions, "{len} visible positions of {}", kv.positions);
     let dim = kv.head_dim;
     let heads = q.width / dim;
@@ -106,6 +108,7 @@ pub(super) fn attention(cpu: &Cpu, q: &Rows, kv: &Kv, layer: usize, visible: Vis
             &keys[key..key + kv.positions * dim],
             &values[value..value + kv.positions * kv.padded_dim()],
             len,
+            visible.hidden(rows.start),
             scratch,
         );
         for (row, sums) in rows.zip(scratch.sums.chunks_exact(kv.padded_dim())) {
@@ -115,7 +118,8 @@ pub(super) fn attention(cpu: &Cpu, q: &Rows, kv: &Kv, layer: usize, visible: Vis
     cpu.each_row(q.rows, q.width, &|r| (cpu.kernels.rows.quantize)(&writer, r));
 }
 
-/// One head for up to [`QUERIES`] rows of `q`, into `scratch.sums` (`[rows, padded dim]`).
+/// One head for up to [`QUERIES`] rows of `q`, into `scratch.sums` (`[rows, padded dim]`). Row r doesn't see position
+/// `hidden + r`.
 fn attend(
     cpu: &Cpu,
     q: &[f32],
@@ -125,6 +129,7 @@ fn attend(
     keys: &[f32],
     values: &[f32],
     len: usize,
+    hidden: Option<usize>,
     scratch: &mut Scratch,
 ) {
     let (wide, kernels) = (cpu.kernels.wide, &cpu.kernels.rows);
@@ -149,6 +154,9 @@ fn attend(
         }
         for (r, scores) in scores.chunks_exact_mut(KEYS).enumerate() {
             let scores = &mut scores[..count];
+            if let Some(hidden) = hidden.and_then(|first| scores.get_mut((first + r).wrapping_sub(start))) {
+                *hidden = HIDDEN;
+            }
             let block = (kernels.greatest)(scores) * scale;
             if block > greatest[r] {
                 let factor = super::rowwise::exp(greatest[r] - block);

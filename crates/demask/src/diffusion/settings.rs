@@ -1,6 +1,7 @@
 //! The checked settings that the loop works by.
 
 use super::cache::{CachePolicy, CacheSettings};
+use super::canvas::{Canvas, spans};
 use super::request::Request;
 use super::sampler::{Draw, Sampler};
 use super::unmask::UnmaskRule;
@@ -64,6 +65,14 @@ pub struct Settings {
     pub numbers: Numbers,
     /// Which rows run.
     pub cache: CacheSettings,
+}
+
+impl Settings {
+    /// Positions of the largest block that is shadowed; 0 if none is.
+    pub fn shadow_rows(&self, canvas: &Canvas) -> usize {
+        let spans = if self.unmask.revises() { spans(canvas, self.block_length) } else { Vec::new() };
+        spans.iter().map(ExactSizeIterator::len).max().unwrap_or(0)
+    }
 }
 
 /// A value that can't be used, named as the command line names it.

@@ -30,6 +30,8 @@ pub(super) struct Activations<B: Backend> {
     pub(super) tokens: Vec<u32>,
     /// Positions of the rows run.
     pub(super) positions: Vec<u32>,
+    /// Where their keys and values go.
+    pub(super) slots: Vec<u32>,
     /// Where the wanted rows stand among the rows run.
     wanted: Vec<u32>,
 }
@@ -50,6 +52,7 @@ impl<B: Backend> Activations<B> {
             gated: b.operand(l, s.ffn),
             tokens: Vec::with_capacity(l),
             positions: Vec::with_capacity(l),
+            slots: Vec::with_capacity(l),
             wanted: Vec::with_capacity(l),
         }
     }
@@ -58,10 +61,18 @@ impl<B: Backend> Activations<B> {
     pub(super) fn begin(&mut self, tokens: &[u32], plan: &Plan<'_>) {
         self.positions.clear();
         self.positions.extend_from_slice(plan.rows);
+        self.slots.clone_from(&self.positions);
         self.tokens.clear();
         self.tokens.extend(plan.rows.iter().map(|&p| tokens[p as usize]));
         self.wanted.clear();
         self.wanted.extend(plan.wanted.iter().map(|w| plan.rows.partition_point(|r| r < w) as u32));
+    }
+
+    /// Takes the plan's rows as a masked shadow: their keys and values go behind the canvas of `len` positions.
+    pub(super) fn begin_shadow(&mut self, mask_token: u32, len: usize, plan: &Plan<'_>) {
+        self.begin(&vec![mask_token; len], plan);
+        self.slots.clear();
+        self.slots.extend((len as u32..).take(plan.rows.len()));
     }
 
     /// Keeps only the wanted rows of `x` and their positions.

@@ -94,7 +94,7 @@ impl<B: Backend> MaskPredictor for Forward<B> {
             layer.attn_k.apply(b, &a.normed, &mut a.k); // [R, G*K]
             layer.attn_v.apply(b, &a.normed, &mut a.v); // [R, G*K]
             b.rope(&mut a.k, &a.positions, rope);
-            b.kv_write(&a.k, &a.v, n, &a.positions, &mut a.kv);
+            b.kv_write(&a.k, &a.v, n, &a.slots, &mut a.kv);
             if n + 1 == layers.len() {
                 // Past the last keys and values only the wanted rows matter: R becomes W.
                 a.keep_wanted(b, plan);

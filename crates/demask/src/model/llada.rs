@@ -7,7 +7,7 @@ use std::sync::Arc;
 use demask_compute::{Backend, Visibility};
 
 use super::activations::Activations;
-use super::{MaskPredictor, ModelSpec, Plan, Prediction};
+use super::{MaskPredictor, ModelSpec, Output, Plan, Prediction};
 use crate::error::Error;
 use crate::weights::{Projection, WeightSource};
 
@@ -82,10 +82,24 @@ impl<B: Backend> MaskPredictor for Forward<B> {
     }
 
     fn predict(&mut self, tokens: &[u32], plan: &Plan<'_>, out: &mut Prediction) -> Result<(), Error> {
+        self.activations.begin(tokens, plan);
+        self.run(Visibility::Bidirectional { len: tokens.len() }, plan, out);
+        Ok(())
+    }
+
+    fn predict_shadow(&mut self, tokens: &[u32], rows: &[u32], out: &mut Prediction) -> Result<(), Error> {
+        let (len, first) = (tokens.len(), rows.first().map_or(0, |&row| row as usize));
+        let plan = Plan { rows, wanted: rows, output: Output::Logits };
+        self.activations.begin_shadow(self.model.spec.mask_token, len, &plan);
+        self.run(Visibility::Shadow { len: len + rows.len(), first }, &plan, out);
+        Ok(())
+    }
+}
+
+impl<B: Backend> Forward<B> {
+    fn run(&mut self, visible: Visibility, plan: &Plan<'_>, out: &mut Prediction) {
         let Llada { spec, backend, rope, token_embd, layers, output_norm, output } = &*self.model;
         let (b, a, eps) = (&**backend, &mut self.activations, spec.norm_eps);
-        let visible = Visibility::Bidirectional { len: tokens.len() };
-        a.begin(tokens, plan);
 
         b.embed(token_embd, &a.tokens, &mut a.x); // x [R, D]
         for (n, layer) in layers.iter().enumerate() {
@@ -93,7 +107,7 @@ impl<B: Backend> MaskPredictor for Forward<B> {
             layer.attn_k.apply(b, &a.normed, &mut a.k); // [R, G*K]
             layer.attn_v.apply(b, &a.normed, &mut a.v); // [R, G*K]
             b.rope(&mut a.k, &a.positions, rope);
-            b.kv_write(&a.k, &a.v, n, &a.positions, &mut a.kv);
+            b.kv_write(&a.k, &a.v, n, &a.slots, &mut a.kv);
             if n + 1 == layers.len() {
                 // Past the last keys and values only the wanted rows matter: R becomes W.
                 a.keep_wanted(b, plan);
@@ -112,6 +126,5 @@ impl<B: Backend> MaskPredictor for Forward<B> {
         }
         b.rms_norm(&a.x, output_norm, eps, &mut a.normed); // [W, D]
         out.score(b, &a.normed, output, plan); // [W, V], as statistics or logits
-        Ok(())
     }
 }
