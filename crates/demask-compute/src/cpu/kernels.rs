@@ -92,6 +92,8 @@ pub struct Kernels {
     pub max_tile: usize,
     /// Added (wrapping) to every activation code: 128 where the instruction wants unsigned activations.
     pub activation_bias: u8,
+    /// Whether the tile also wants activation codes in 16 bits.
+    pub activation_words: bool,
     /// Packs codes.
     pub(super) pack: PackKernel,
     /// Unpacks packed codes.

@@ -21,6 +21,7 @@ pub struct Operand {
     bias: u8,
     wide: Vec<f32>,
     codes: Vec<u8>,
+    words: Vec<i16>,
     scales: Vec<f32>,
     totals: Vec<f32>,
     sums: Vec<[i32; 2]>,
@@ -37,6 +38,9 @@ pub struct OperandTile<'a> {
     pub stride: usize,
     /// `[k_groups, stride, 32]`: int8 codes plus [`Kernels::activation_bias`].
     pub codes: &'a [u8],
+    /// `[k_groups, stride, 32]`: the same codes in 16 bits, without bias; within each four in the order 0, 2, 1, 3.
+    /// Empty unless [`Kernels::activation_words`].
+    pub words: &'a [i16],
     /// `[k_groups, stride]`: the value of one code step.
     pub scales: &'a [f32],
     /// `[k_groups, stride]`: `scale` times the sum of the group's codes.
@@ -51,12 +55,18 @@ impl<'a> OperandTile<'a> {
         let cells = groups.start * self.stride..groups.end * self.stride;
         OperandTile {
             codes: &self.codes[cells.start * K_GROUP..cells.end * K_GROUP],
+            words: words(self.words, &cells),
             scales: &self.scales[cells.clone()],
             totals: &self.totals[cells.clone()],
             sums: &self.sums[cells],
             ..*self
         }
     }
+}
+
+/// The 16-bit codes of some cells, if there are any.
+fn words<'a>(words: &'a [i16], cells: &Range<usize>) -> &'a [i16] {
+    words.get(cells.start * K_GROUP..cells.end * K_GROUP).unwrap_or_default()
 }
 
 impl Operand {
@@ -74,6 +84,7 @@ impl Operand {
             bias: kernels.activation_bias,
             wide: vec![0.0; max_rows * width],
             codes: vec![0; space * K_GROUP],
+            words: vec![0; if kernels.activation_words { space * K_GROUP } else { 0 }],
             scales: vec![0.0; space],
             totals: vec![0.0; space],
             sums: vec![[0; 2]; space],
@@ -120,6 +131,7 @@ impl Operand {
             rows: rows.len(),
             stride: self.tile,
             codes: &self.codes[cells.start * K_GROUP..cells.end * K_GROUP],
+            words: words(&self.words, &cells),
             scales: &self.scales[cells.clone()],
             totals: &self.totals[cells.clone()],
             sums: &self.sums[cells],
@@ -138,6 +150,8 @@ impl Operand {
             bias: self.bias,
             wide: SharedMut::new(&mut self.wide),
             codes: SharedMut::new(&mut self.codes),
+            with_words: !self.words.is_empty(),
+            words: SharedMut::new(&mut self.words),
             scales: SharedMut::new(&mut self.scales),
             totals: SharedMut::new(&mut self.totals),
             sums: SharedMut::new(&mut self.sums),
@@ -152,6 +166,8 @@ pub(super) struct OperandWriter<'a> {
     bias: u8,
     wide: SharedMut<'a, f32>,
     codes: SharedMut<'a, u8>,
+    with_words: bool,
+    words: SharedMut<'a, i16>,
     scales: SharedMut<'a, f32>,
     totals: SharedMut<'a, f32>,
     sums: SharedMut<'a, [i32; 2]>,
@@ -214,6 +230,12 @@ pub(super) fn each_group(writer: &OperandWriter<'_>, row: usize, quantize: impl 
         let codes = writer.codes.slice(cell * K_GROUP, K_GROUP);
         for (stored, code) in codes.iter_mut().zip(&found.codes) {
             *stored = code.wrapping_add(writer.bias);
+        }
+        if writer.with_words {
+            let words = writer.words.slice(cell * K_GROUP, K_GROUP);
+            for (words, codes) in words.as_chunks_mut::<4>().0.iter_mut().zip(found.codes.as_chunks::<4>().0) {
+                *words = [0, 2, 1, 3].map(|i: usize| i16::from(codes[i] as i8));
+            }
         }
         writer.scales.slice(cell, 1)[0] = scale;
         writer.totals.slice(cell, 1)[0] = scale * (found.sums[0] + found.sums[1]);

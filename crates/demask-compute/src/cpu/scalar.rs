@@ -10,6 +10,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     name: "scalar",
     max_tile: 6,
     activation_bias: 0,
+    activation_words: false,
     pack: pack_units,
     unpack,
     tile,

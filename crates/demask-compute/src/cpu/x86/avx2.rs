@@ -2,11 +2,11 @@
 //!
 //! What makes it fast is that the 16-bit sums of several quads can be added exactly before `vpmaddwd` widens them: a
 //! pair is at most `2 * code * 127`, so all eight quads of 4-bit codes fit (30,480), four of 5-bit codes (31,496) and
-//! two of 6-bit codes (32,004). 8-bit codes are split into nibbles when they are unpacked: two 4-bit products, joined
-//! by `vpmaddwd` with 1 and 16.
+//! two of 6-bit codes (32,004). 8-bit codes fit no pair: they are unpacked to 16 bits, and so are the activations that
+//! `vpmaddwd` multiplies them by.
 //!
-//! Weights keep their unsigned codes; the offset times the activations' sum is taken off where the integer sum
-//! becomes an f32 (see [`MAGIC`]). A tile is 16 weight rows (two registers; 8-bit: 8 rows) by up to 4 activation rows.
+//! Narrow weights keep their unsigned codes; the offset times the activations' sum is taken off where the integer sum
+//! becomes an f32 (see [`MAGIC`]). A tile is 16 weight rows (two registers) by up to 4 activation rows.
 
 use std::arch::x86_64::*;
 
@@ -20,6 +20,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     name: "avx2",
     max_tile: MAX_TILE,
     activation_bias: 0,
+    activation_words: true,
     pack: super::pack_avx2,
     unpack: unpack_panel,
     tile,
@@ -31,7 +32,7 @@ pub(super) static KERNELS: Kernels = Kernels {
         Some(..=4) => (0, 1),
         Some(5) => (1, 1),
         Some(6) => (2, 1),
-        Some(_) => (0, 2),
+        Some(_) => (3, 1),
     },
 };
 
@@ -54,8 +55,8 @@ fn unpack_codes(form: &CodesForm, units: &[u8], panel: &mut Panel) {
     if form.kernel_bits() == 8 {
         unpack_units(form, units, 2 * GROUP_CODES, panel, |planes, codes| {
             let mut whole = [0; GROUP_CODES];
-            unpack::group_avx2(form, 0, planes, &mut whole);
-            unpack::split_nibbles(&whole, codes);
+            unpack::group_avx2(form, form.offset as u8, planes, &mut whole);
+            unpack::widen_signed(&whole, codes);
         });
     } else {
         unpack_units(form, units, GROUP_CODES, panel, |planes, codes| unpack::group_avx2(form, 0, planes, codes));
@@ -74,7 +75,7 @@ macro_rules! dispatch {
                 ($count, 1, false, 5) => tile_rows::<$count, 2, 1, false, 5>($pointers, $form.offset),
                 ($count, 1, true, 5) => tile_rows::<$count, 2, 1, true, 5>($pointers, $form.offset),
                 ($count, 2, false, 6) => tile_rows::<$count, 2, 2, false, 6>($pointers, $form.offset),
-                ($count, 1, false, 8) => tile_rows::<$count, 1, 1, false, 8>($pointers, $form.offset),
+                ($count, 1, false, 8) => tile_rows::<$count, 2, 1, false, 8>($pointers, 0),
             )*
             (rows, halves, mins, bits) => unreachable!(
                 "a tile of {rows} rows, {halves} scales per 32 weights, minima: {mins}, {bits} bits"
@@ -86,8 +87,7 @@ macro_rules! dispatch {
 fn tile(form: &CodesForm, panel: &Panel, tile: &OperandTile<'_>, out: &mut [f32]) {
     let planes = if form.kernel_bits() == 8 { 2 } else { 1 };
     let pointers = Pointers::new(form, panel, tile, planes, out);
-    let rows_per_pass = if planes == 2 { LANES } else { 2 * LANES };
-    for first in (0..PANEL_ROWS).step_by(rows_per_pass) {
+    for first in (0..PANEL_ROWS).step_by(2 * LANES) {
         // SAFETY: lengths were checked by `Pointers::new` for all 32 rows, features before the table was handed out.
         unsafe {
             let pointers = pointers.starting_at(first);
@@ -98,7 +98,7 @@ fn tile(form: &CodesForm, panel: &Panel, tile: &OperandTile<'_>, out: &mut [f32]
 
 /// # Safety
 /// `p` must come from [`Pointers::new`] for a tile of `ROWS` rows and a form with `HALVES` scales per k-group and
-/// codes of at most `BITS` bits (8: split in two planes), moved to a row that leaves `REGISTERS` times 8.
+/// codes of at most `BITS` bits (8: in 16 bits, two planes), moved to a row that leaves `REGISTERS` times 8.
 #[target_feature(enable = "avx2,fma")]
 unsafe fn tile_rows<
     const ROWS: usize,
@@ -216,30 +216,19 @@ unsafe fn tile_rows<
                             }
                         }
                         _ => {
-                            let mut low = [[_mm256_setzero_si256(); REGISTERS]; ROWS];
-                            let mut high = [[_mm256_setzero_si256(); REGISTERS]; ROWS];
                             for q in quads {
-                                let w = weights!(q);
-                                let v = weights!(q + QUADS);
-                                for t in 0..ROWS {
-                                    let x = four!(t, q);
-                                    for r in 0..REGISTERS {
-                                        let pair = _mm256_maddubs_epi16(w[r], x);
-                                        low[t][r] = _mm256_add_epi16(low[t][r], pair);
-                                        pin(&mut low[t][r]);
-                                        let pair = _mm256_maddubs_epi16(v[r], x);
-                                        high[t][r] = _mm256_add_epi16(high[t][r], pair);
-                                        pin(&mut high[t][r]);
+                                // Weights 0 and 2 of the four, then 1 and 3.
+                                for pair in 0..2 {
+                                    let w = weights!(2 * q + pair);
+                                    for t in 0..ROWS {
+                                        let at = p.words.add((cell + t) * K_GROUP + 4 * q + 2 * pair);
+                                        let x = _mm256_set1_epi32(at.cast::<i32>().read_unaligned());
+                                        for r in 0..REGISTERS {
+                                            let pair = _mm256_madd_epi16(w[r], x);
+                                            sums[t][r] = _mm256_add_epi32(sums[t][r], pair);
+                                            pin(&mut sums[t][r]);
+                                        }
                                     }
-                                }
-                            }
-                            let sixteens = _mm256_set1_epi16(16);
-                            for t in 0..ROWS {
-                                for r in 0..REGISTERS {
-                                    sums[t][r] = _mm256_add_epi32(
-                                        _mm256_madd_epi16(low[t][r], ones),
-                                        _mm256_madd_epi16(high[t][r], sixteens),
-                                    );
                                 }
                             }
                         }

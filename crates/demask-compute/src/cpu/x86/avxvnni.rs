@@ -16,6 +16,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     name: "avxvnni",
     max_tile: 6,
     activation_bias: 128,
+    activation_words: false,
     pack: super::pack_avx2,
     unpack: unpack_panel,
     tile,

@@ -50,6 +50,7 @@ struct Pointers {
     mins: *const f32,
     starts: *const i32,
     quantised: *const u8,
+    words: *const i16,
     activation_scales: *const f32,
     totals: *const f32,
     sums: *const [i32; 2],
@@ -57,7 +58,8 @@ struct Pointers {
 }
 
 impl Pointers {
-    /// Checks that everything a kernel reads and writes lies inside its slices.
+    /// Checks that everything a kernel reads and writes lies inside its slices. With two planes a k-group of the
+    /// panel takes twice the bytes, and 16-bit activations are read.
     fn new(form: &CodesForm, panel: &Panel, tile: &OperandTile<'_>, planes: usize, out: &mut [f32]) -> Pointers {
         let (groups, cells) = (panel.groups, panel.groups * tile.stride);
         let scales = groups * form.halves * PANEL_ROWS;
@@ -68,6 +70,7 @@ impl Pointers {
                 && panel.starts.len() >= scales
                 && tile.rows <= tile.stride
                 && tile.codes.len() >= cells * K_GROUP
+                && (planes == 1 || tile.words.len() >= cells * K_GROUP)
                 && tile.scales.len() >= cells
                 && tile.totals.len() >= cells
                 && tile.sums.len() >= cells
@@ -82,6 +85,7 @@ impl Pointers {
             mins: panel.mins.as_ptr(),
             starts: panel.starts.as_ptr(),
             quantised: tile.codes.as_ptr(),
+            words: tile.words.as_ptr(),
             activation_scales: tile.scales.as_ptr(),
             totals: tile.totals.as_ptr(),
             sums: tile.sums.as_ptr(),

@@ -80,7 +80,18 @@ macro_rules! twelve {
 maddubs!(maddubs_8, 8, 1, 2, 3, 4, 5, 6, 7);
 maddubs!(maddubs_4, 4, 1, 2, 3);
 maddubs!(maddubs_2, 2, 1);
-maddubs!(maddubs_1, 1);
+peak!(
+    madd,
+    6 * 16,
+    [
+        "vpmaddwd ymm0, ymm14, ymm15\nvpaddd ymm6, ymm6, ymm0",
+        "vpmaddwd ymm1, ymm14, ymm15\nvpaddd ymm7, ymm7, ymm1",
+        "vpmaddwd ymm2, ymm14, ymm15\nvpaddd ymm8, ymm8, ymm2",
+        "vpmaddwd ymm3, ymm14, ymm15\nvpaddd ymm9, ymm9, ymm3",
+        "vpmaddwd ymm4, ymm14, ymm15\nvpaddd ymm10, ymm10, ymm4",
+        "vpmaddwd ymm5, ymm14, ymm15\nvpaddd ymm11, ymm11, ymm5",
+    ]
+);
 twelve!(fma_ymm, 8, "vfmadd231ps", "ymm");
 twelve!(fma_zmm, 16, "vfmadd231ps", "zmm");
 twelve!(dpbusd_ymm, 32, "{{vex}} vpdpbusd", "ymm");
@@ -90,7 +101,7 @@ pub(super) static AVX2: &[Peak] = &[
     Peak { name: "maddubs, 8 per madd", run: maddubs_8 },
     Peak { name: "maddubs, 4 per madd", run: maddubs_4 },
     Peak { name: "maddubs, 2 per madd", run: maddubs_2 },
-    Peak { name: "maddubs, 1 per madd", run: maddubs_1 },
+    Peak { name: "madd of 16 bits", run: madd },
     Peak { name: "fma ymm", run: fma_ymm },
 ];
 pub(super) static AVX_VNNI: &[Peak] =

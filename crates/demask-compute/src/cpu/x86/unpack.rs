@@ -113,12 +113,19 @@ unpack_group!(
     _mm512_broadcast_i32x4
 );
 
-/// Splits the codes of a k-group into low nibbles and high nibbles, `GROUP_CODES` bytes each.
+/// Signed codes of a k-group in 16 bits: of each quad first weights 0 and 2 of every row, then weights 1 and 3.
 #[target_feature(enable = "avx2")]
-pub(super) fn split_nibbles(codes: &[u8; GROUP_CODES], out: &mut [u8]) {
-    let (low, high) = out.split_at_mut(GROUP_CODES);
-    for ((low, high), code) in low.iter_mut().zip(high).zip(codes) {
-        *low = code & 15;
-        *high = code >> 4;
+pub(super) fn widen_signed(codes: &[u8; GROUP_CODES], out: &mut [u8]) {
+    assert!(out.len() >= 2 * GROUP_CODES);
+    for (quad, out) in codes.chunks_exact(QUAD).zip(out.chunks_exact_mut(2 * QUAD)) {
+        for at in (0..QUAD).step_by(32) {
+            // SAFETY: 32 bytes from `at` on are inside the quad, and inside both halves of `out`.
+            unsafe {
+                let codes = _mm256_loadu_si256(quad.as_ptr().add(at).cast());
+                let even = _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(codes));
+                _mm256_storeu_si256(out.as_mut_ptr().add(at).cast(), even);
+                _mm256_storeu_si256(out.as_mut_ptr().add(QUAD + at).cast(), _mm256_srai_epi16::<8>(codes));
+            }
+        }
     }
 }
