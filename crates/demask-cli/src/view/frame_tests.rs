@@ -1,3 +1,5 @@
+//! The frame as text, for canvases in every state.
+
 use super::*;
 
 fn text(token: &str) -> Cell {
