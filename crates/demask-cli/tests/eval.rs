@@ -17,7 +17,7 @@ fn write(folder: &Path, name: &str, lines: &[&str]) -> String {
 #[test]
 fn the_embedded_set_gives_a_table_per_recipe() {
     let file = workspace("assets/heldout.jsonl");
-    let args = ["eval", &file, "-n", "32", "--every", "150", "--recipe", "exact,fast,fast:threshold=0.5"];
+    let args = ["eval", &file, "-n", "32", "--limit", "5", "--recipe", "exact,fast,fast:threshold=0.5"];
     let outcome = run(&args).succeeded();
     let table = outcome.text();
     for words in
@@ -78,7 +78,8 @@ fn a_file_of_results_is_continued_and_guarded() {
     let after = read();
     assert_eq!((after["results"].as_array().unwrap().len(), &after["summary"]["items"]), (8, &4.into()));
     // The same answers, times included: they were not given again.
-    assert_eq!(after["results"].as_array().unwrap()[..4], before["results"].as_array().unwrap()[..]);
+    let results = after["results"].as_array().unwrap();
+    assert!(before["results"].as_array().unwrap().iter().all(|result| results.contains(result)));
     run(&[&args[..], &["--limit", "1"]].concat()).succeeded();
     assert_eq!(read()["results"].as_array().unwrap().len(), 8, "answers to other items are kept");
 

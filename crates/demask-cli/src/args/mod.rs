@@ -32,6 +32,8 @@ use crate::output;
     after_help = "Examples:\n  \
         demask run \"List the planets separated by commas.\"\n  \
         demask run -m model.gguf -f question.txt --verbose\n  \
+        demask infill \"The capital of [[]] is Copenhagen.\"\n  \
+        demask eval assets/heldout.jsonl --recipe exact,fast\n  \
         demask inspect model.gguf\n\n\
         Exit codes: 0 done, 1 failed, 2 wrong use, 130 stopped with Ctrl-C."
 )]
@@ -156,12 +158,9 @@ pub(crate) struct EvalArgs {
     pub(crate) recipes: Vec<RecipeChoice>,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
-    /// Use the first N items only
-    #[arg(long, value_name = "N", value_parser = positive, allow_negative_numbers = true)]
+    /// Use N items only, drawn from the whole file: always the same ones, and more of them with a larger N
+    #[arg(long, value_name = "N", value_parser = positive, allow_negative_numbers = true, help_heading = "Items")]
     pub(crate) limit: Option<usize>,
-    /// Use items spread evenly over the file, every N-th
-    #[arg(long, value_name = "N", value_parser = positive, allow_negative_numbers = true)]
-    pub(crate) every: Option<usize>,
     /// Keep every result in FILE (JSON); a file that is there already is continued
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub(crate) out: Option<PathBuf>,

@@ -53,9 +53,9 @@ pub(crate) struct SettingsArgs {
     /// Open positions behind the block that the model sees [default: the recipe's; exact: all]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     window: Option<usize>,
-    /// Run the prompt's rows only once
-    #[arg(long)]
-    freeze_prompt: bool,
+    /// Run the prompt's rows only once; `=false` where the recipe says so [default: the recipe's]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    freeze_prompt: Option<bool>,
     /// With a cache, run only open rows and those decided in the last N steps; 0 is off [default: the recipe's]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     dirty_rows: Option<usize>,
@@ -114,7 +114,7 @@ impl SettingsArgs {
             cache: self.cache,
             refresh: self.refresh,
             window: self.window,
-            freeze_prompt: self.freeze_prompt.then_some(true),
+            freeze_prompt: self.freeze_prompt,
             dirty_rows: self.dirty_rows,
             delay: self.delay,
             temperature: self.temperature,

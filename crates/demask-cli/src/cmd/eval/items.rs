@@ -84,6 +84,18 @@ pub(super) fn read(path: &Path) -> Result<(Vec<Item>, String)> {
     Ok((items, fingerprint.to_string()))
 }
 
+/// Leaves `limit` items, in their order. Files are often sorted by task, so they are drawn from the whole of it; by their
+/// ids, so that more items are the same and others.
+pub(super) fn draw(items: &mut Vec<Item>, limit: usize) {
+    let mut lots: Vec<u64> = items.iter().map(|item| Fingerprint::of_text(&item.id).lot()).collect();
+    let places = lots.clone();
+    lots.sort_unstable();
+    if let Some(&first_out) = lots.get(limit) {
+        let mut places = places.into_iter();
+        items.retain(|_| places.next().is_some_and(|lot| lot < first_out));
+    }
+}
+
 fn item(line: &str, number: usize) -> Result<Item, String> {
     let line: Line = serde_json::from_str(line).map_err(|error| error.to_string())?;
     let answer = match line.answer {
@@ -159,6 +171,22 @@ mod tests {
         ] {
             assert_eq!(last_number(text), wanted, "{text}");
         }
+    }
+
+    #[test]
+    fn a_draw_is_a_part_of_a_larger_one_and_from_everywhere() {
+        let drawn = |limit| {
+            let line = |n: usize| item(&format!("{{\"id\": \"sums-{n}\", \"prompt\": \"\", \"answer\": 1}}"), n);
+            let mut items: Vec<Item> = (0..600).map(|n| line(n).expect("fine")).collect();
+            draw(&mut items, limit);
+            items.into_iter().map(|item| item.id).collect::<Vec<_>>()
+        };
+        let (few, more) = (drawn(60), drawn(120));
+        assert_eq!((few.len(), more.len(), drawn(600).len(), drawn(usize::MAX).len()), (60, 120, 600, 600));
+        assert!(few.iter().all(|id| more.contains(id)));
+        let number = |id: &String| id["sums-".len()..].parse::<usize>().expect("a number");
+        let low = more.iter().filter(|id| number(id) < 300).count();
+        assert!((45..75).contains(&low) && more.is_sorted_by_key(number), "{more:?}");
     }
 
     #[test]

@@ -43,12 +43,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     }
     let (mut items, fingerprint) = items::read(path)?;
     let all = items.len();
-    let mut index = 0;
-    items.retain(|_| {
-        index += 1;
-        (index - 1) % args.every.unwrap_or(1) == 0
-    });
-    items.truncate(args.limit.unwrap_or(usize::MAX));
+    items::draw(&mut items, args.limit.unwrap_or(usize::MAX));
 
     let file = read_model(args.model.reference().open()?)?;
     let questions = questions(&file, &items, &runs)?;

@@ -8,7 +8,7 @@ use super::summary::{RunSummary, Summary};
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 400.0;
 /// Where the axes are: left, right, top, bottom.
-const FRAME: [f64; 4] = [64.0, 616.0, 48.0, 344.0];
+const FRAME: [f64; 4] = [64.0, 616.0, 64.0, 344.0];
 
 const COLOURS: [&str; 6] = ["#1b6ca8", "#c4571b", "#2c8a4b", "#8a3f9e", "#a88a1b", "#555555"];
 
@@ -31,7 +31,7 @@ pub(super) fn svg(summary: &Summary, heading: &Heading) -> String {
          <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>\n"
     );
     let title = format!("{}: {} items of {}", heading.model.name, summary.items, heading.data.file);
-    text(&mut out, left, 24.0, "start", "#222222", &title);
+    text(&mut out, left, 22.0, "start", "#222222", &title);
     for (at, label) in shares(floor) {
         rule(&mut out, [left, y(at), right, y(at)], "#dddddd");
         text(&mut out, left - 8.0, y(at) + 4.0, "end", "#555555", &label);
@@ -42,7 +42,7 @@ pub(super) fn svg(summary: &Summary, heading: &Heading) -> String {
     }
     let middle = f64::midpoint(left, right);
     text(&mut out, middle, HEIGHT - 14.0, "middle", "#222222", "rows per visible token (R); to the left is less work");
-    text(&mut out, left, top - 8.0, "start", "#222222", "accuracy, with 95 % interval");
+    text(&mut out, left, top - 20.0, "start", "#222222", "accuracy, with 95 % interval");
     for (index, (run, r)) in runs.iter().enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
         let (at, height) = (x(*r), y(run.accuracy));

@@ -208,6 +208,20 @@ impl Fingerprint {
         }
     }
 
+    /// A text's.
+    pub(super) fn of_text(text: &str) -> Fingerprint {
+        let mut fingerprint = Fingerprint::default();
+        fingerprint.add(text.as_bytes());
+        fingerprint
+    }
+
+    /// The same, with its bits mixed (SplitMix64): neighbours lie far apart.
+    pub(super) fn lot(&self) -> u64 {
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
     /// A model's: its tensors, the first bytes of each, and its template.
     pub(super) fn of_model(gguf: &Gguf) -> String {
         let mut fingerprint = Fingerprint::default();
