@@ -141,11 +141,11 @@ NOUNS = (
 SPELLING_WORDS = """
 able about above acid actor adult after again agent agree ahead alarm album alert alive allow alone along amber angel
 anger angle ankle apart arena argue armor arrow aside asset attic audio aunt avoid awake award axis bacon badge bagel
-baker balance bamboo banjo barn basin beach beard beast begin bell belt bench berry bike bird blade blame blank blast
-blaze blend block bloom board boat bone bonus boost boot border bottle bounce bowl brain brake branch brave bread break
-brick bride bridge brief bring broad broom brush bucket budget build bunch burn bush butter button cabin cable cactus
-cake camel camera camp candle candy canoe canyon cape carbon cargo carpet carrot carve castle cave cedar chain chair
-chalk charm chart chase cheap cheek cheese chess chest chief child chin circle city clay clerk clever cliff climb clock
+baker bamboo banjo barn basin beach beard beast begin bell belt bench berry bike blade blame blank blast blaze blend
+block bloom board boat bone bonus boost boot border bottle bounce bowl brain brake branch brave bread break brick
+bride bridge brief bring broad broom brush bucket budget build bunch burn bush butter button cabin cable cactus cake
+camel camera camp candle candy canoe canyon cape carbon cargo carpet carrot carve castle cave cedar chain chair chalk
+charm chart chase cheap cheek cheese chess chest chief child chin circle city clay clerk clever cliff climb clock
 cloth cloud clown coach coast cobra coffee comet cook copper coral corn corner cotton couch cousin cover crab cradle
 craft crane crash cream creek crew crisp crop crowd crown cruel crumb crust curve cycle dance danger dawn decor delta
 dense desert desk diary dinner dive donkey donor door dozen draft dragon drain drama dream dress drift drill drink
@@ -153,28 +153,28 @@ drive drum dust eagle early earn earth easel echo edge elbow elder elect ember e
 event exact extra fabric face faint faith falcon fancy farm fault feast fence ferry fever field fiber fifth film final
 finger flag flame flash fleet flesh float flock floor flour fluid flute focus foggy forest forge fork fossil frame
 fresh front frost frozen fruit fuel funny future galaxy garden garlic gate gentle ghost giant ginger glass globe glory
-glove goose grain grand grape grass gravel great green grill grind group grove guard guess guest guide guitar hammer
-handle happy harbor hazel heart heavy hedge helmet hero hidden hill hollow honey honor hotel house human humor hunter
-ice idea igloo image inch index ink insect island ivory jacket jelly jewel joint judge juice jungle jury kettle kite
-kitten knee knife knock label ladder lake lamp laser later laugh layer leader leaf learn leather legend lemon lens
-lesson letter level lever light lilac limit linen lion liquid lizard llama local lodge logic lucky lunar lunch magic
-magnet major maple marble market mask meadow medal melody memory mercy metal meter mild milk mill minor mirror mixer
-model moment money monkey month moon moral motor mount mouth movie muscle museum music nature needle nerve nest never
-night noble noise north novel nurse oasis object ocean olive onion opera orbit organ other otter outer oven oxygen
-oyster paint palace palm panda panel paper parade parcel park party pasta patch path patrol peanut pearl pebble pencil
-people pepper phone photo piano picnic pillow pilot pine pirate pizza place plain plane planet plant plate pocket poem
-point polar police pond pony potato powder power prince print prize proof proud puzzle python quartz queen quest quick
-quiet quilt radar radio raft rain ranch rapid raven razor ready rebel relay rescue ribbon rice rider ridge ring ripple
-river roast robin robot rocket roof root rose rough round route royal rubber ruler rural saddle safe salad salmon salt
-sand sauce scale scarf scene school scout screen season second secret seed shade shadow shape share shark sharp shell
-shield shine ship shirt shore short shovel shrimp signal silent silk silver simple singer sister skate sketch skill
-skin skirt sky slate sleep slice slope smart smile smoke snail snake snow soap soccer socket sofa soil solar solid song
-sound soup space spark spear speed spice spider spine spirit spoon sport spring square stable staff stage stair stamp
-star state steam steel stem stick stone storm story stove street string studio sugar suit summer sunset super surf
-swamp swan sweet swing sword symbol table talent target taste teach team temple tennis tent thick thing third thorn
-thread throne ticket tidy timber toast today token tomato tooth topic torch tower town toy track trade trail train tray
-treat tree trend tribe trick trip truck trumpet trust truth tulip tunnel turtle twelve twig twist uncle under union
-urban valley value vapor vault velvet verse video violin virus visit vivid voice volcano voyage wagon walnut water wave
-weather wheat wheel whale whisk wild window winner winter wire wisdom witch wizard wolf woman wood wool word world
-worm wrist yacht yard yeast yellow young zebra zero zone
+glove goose grain grand grass gravel great green grill grind group grove guard guess guest guide guitar hammer handle
+happy harbor hazel heart heavy hedge helmet hero hidden hill hollow honey honor hotel house human humor hunter ice
+idea igloo image inch index ink insect island ivory jacket jelly jewel joint judge juice jungle jury kettle kite
+kitten knee knife knock label ladder lake lamp laser later laugh layer leader leaf learn legend lens lesson letter
+level lever light lilac limit linen liquid lizard llama local lodge logic lucky lunar lunch magic magnet major maple
+marble market mask meadow medal melody memory mercy metal meter mild milk mill minor mirror mixer model moment money
+monkey month moon moral motor mount mouth movie muscle museum music nature needle nerve nest never night noble noise
+north novel nurse oasis object ocean olive onion opera orbit organ other otter outer oven oxygen oyster paint palace
+palm panda panel paper parade parcel park party pasta patch path patrol peanut pearl pebble pencil people pepper phone
+photo piano picnic pillow pilot pine pirate pizza place plain plane planet plant plate pocket poem point polar police
+pond pony potato powder power prince print prize proof proud puzzle python quartz queen quest quick quiet quilt radar
+radio raft rain ranch rapid raven razor ready rebel relay rescue ribbon rice rider ridge ring ripple river roast robin
+robot rocket roof root rose rough round route royal rubber ruler rural saddle safe salad salmon salt sand sauce scale
+scarf scene school scout screen season second secret seed shade shadow shape share shark sharp shell shield shine ship
+shirt shore short shovel shrimp signal silent silk silver simple singer sister skate sketch skill skin skirt sky slate
+sleep slice slope smart smile smoke snail snake snow soap soccer socket sofa soil solar solid song sound soup space
+spark spear speed spice spider spine spirit spoon sport spring square stable staff stage stair stamp star state steam
+steel stem stick stone storm story stove street string studio sugar suit summer sunset super surf swamp swan sweet
+swing sword symbol table talent target taste teach team temple tennis tent thick thing third thorn thread throne
+ticket tidy timber toast today token tomato tooth topic torch tower town toy track trade trail train tray treat tree
+trend tribe trick trip truck trust truth tulip tunnel turtle twelve twig twist uncle under union urban valley value
+vapor vault velvet verse video violin virus visit vivid voice voyage wagon walnut water wave wheat wheel whale whisk
+wild window winner winter wire wisdom witch wizard woman wood wool word world worm wrist yacht yard yeast yellow young
+zebra zero zone
 """.split()

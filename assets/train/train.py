@@ -25,22 +25,23 @@ import data
 from model import Config, LLaDA
 from tokenizer import VOCABULARY, Text
 
-STEP_TOKENS = 5120  # of all processes together
-BATCH_TOKENS = 1280  # one forward and backward pass
-MUON_RATE, MUON_MOMENTUM, WEIGHT_DECAY = 0.004, 0.95, 0.05
-ADAM_RATE, ADAM_BETAS = 0.002, (0.9, 0.95)
+STEP_TOKENS = 3072  # of all processes together
+BATCH_TOKENS = 768  # one forward and backward pass
+MUON_RATE, MUON_MOMENTUM, WEIGHT_DECAY = 0.0016, 0.95, 0.05  # at more than twice this rate little is learned
+ADAM_RATE, ADAM_BETAS = 0.0008, (0.9, 0.95)
 WARMUP_STEPS = 60
-REPORT_STEPS = 50
-CHECKPOINT_SECONDS = 240
-SIDE_WEIGHT = 0.1  # loss weight of end-of-text padding and of the blocks after the current one
+REPORT_STEPS = 100
+CHECKPOINT_SECONDS = 150
+ALL_MASKED = 0.1  # extra share of fully masked answers, where decoding starts
+SIDE_WEIGHT = 0.3  # loss weight of end-of-text padding and of the blocks after the current one
 
 # what can be changed while training runs, by writing RUN_FOLDER/control.json
 CONTROL = {
     "mix": {
-        "sums": 20, "word_problems": 14, "sorting": 10, "reversing": 9, "counting": 7, "comparing": 6, "blanks": 6,
-        "capitals": 5, "infill": 5, "spelling": 4, "lists": 4, "times_table": 4, "general": 3, "calendar": 2, "chat": 2,
+        "sums": 22, "word_problems": 12, "sorting": 12, "counting": 11, "comparing": 9, "reversing": 8, "infill": 7,
+        "spelling": 6, "blanks": 5, "capitals": 4, "times_table": 3, "lists": 2, "calendar": 2, "general": 2, "chat": 2,
     },
-    "long_share": 0.01,  # samples on a canvas of 128 open positions; as many on one of 64; twice as many on 32
+    "long_share": 0.02,  # samples on a canvas of 128 open positions, and as many on one of 64
     "rate": 1.0,
     "decay_steps": 0,
 }
@@ -51,7 +52,7 @@ CONTROL = {
 
 def mask_some(rng, positions):
     """LLaDA's objective in its low-variance form: the number of masked tokens is uniform, each counts 1 / number."""
-    count = rng.randint(1, len(positions))
+    count = len(positions) if rng.random() < ALL_MASKED else rng.randint(1, len(positions))
     return {position: 1 / count for position in rng.sample(positions, count)}
 
 
@@ -59,14 +60,12 @@ def mask_chat(rng, text, sample, long_share):
     """Tokens and loss weights of one chat turn: a clean prompt, and an answer as some denoising step may find it."""
     prompt, answer = text.chat(sample.prompt), text.answer(sample)
     kind = rng.random()
-    if kind < long_share:
-        room = 128
-    elif kind < 2 * long_share:
-        room = 64
-    elif kind < 4 * long_share:
+    if kind < 2 * long_share:
+        room = 128 if kind < long_share else 64
+    elif kind < 2 * long_share + 0.2:
         room = 32 * math.ceil(len(answer) / 32)
     else:
-        room = len(answer) + rng.randint(0, 3)
+        room = len(answer) + rng.randint(0, 16)  # never a hint at the answer's length
     total = 4 * math.ceil((len(prompt) + max(room, len(answer))) / 4)
     room = total - len(prompt)
 
@@ -75,6 +74,9 @@ def mask_chat(rng, text, sample, long_share):
         block = rng.choice([32, 32, 32, 32, 16, 64])
     low = block * rng.randrange(math.ceil(len(answer) / block))
     high = min(low + block, room)
+    equals = text.encode(" =")[0]
+    if equals in answer and block >= len(answer) and rng.random() < 0.4:
+        low = answer.index(equals) + 1  # the equation is there, its result isn't
 
     start, end = len(prompt), len(prompt) + len(answer)
     weights = mask_some(rng, range(start + low, min(start + high, end)))
