@@ -16,11 +16,7 @@ pub struct Array {
 impl Array {
     /// `bytes` must hold exactly `len` valid elements of the type.
     pub(crate) fn new(element: ValueType, len: usize, bytes: Bytes) -> Array {
-        Array {
-            element,
-            len,
-            bytes,
-        }
+        Array { element, len, bytes }
     }
 
     /// An array of strings, for the writer.
@@ -59,8 +55,7 @@ impl Array {
         let mut at = 0usize;
         (0..self.len).map_while(move |_| match self.element.size() {
             Some(size) => {
-                let value =
-                    Value::decode(self.element, self.bytes.get(at..at.checked_add(size)?)?)?;
+                let value = Value::decode(self.element, self.bytes.get(at..at.checked_add(size)?)?)?;
                 at += size;
                 Some(value)
             }
@@ -74,10 +69,7 @@ impl Array {
 
     /// The strings, when it is an array of strings.
     pub fn as_strings(&self) -> Option<StringArray<'_>> {
-        (self.element == ValueType::String).then_some(StringArray {
-            bytes: &self.bytes,
-            len: self.len,
-        })
+        (self.element == ValueType::String).then_some(StringArray { bytes: &self.bytes, len: self.len })
     }
 }
 
@@ -125,11 +117,7 @@ impl<'a> StringArray<'a> {
 
     /// The strings in order, as bytes: they need not be UTF-8.
     pub fn iter(&self) -> Strings<'a> {
-        Strings {
-            bytes: self.bytes,
-            at: 0,
-            left: self.len,
-        }
+        Strings { bytes: self.bytes, at: 0, left: self.len }
     }
 
     /// The string at `index`; it walks over those before it.
@@ -191,11 +179,7 @@ fn string_range(bytes: &[u8], at: usize) -> Option<std::ops::Range<usize>> {
 
 impl From<&[bool]> for Array {
     fn from(values: &[bool]) -> Array {
-        Array::new(
-            ValueType::Bool,
-            values.len(),
-            Bytes::from_vec(values.iter().map(|v| u8::from(*v)).collect()),
-        )
+        Array::new(ValueType::Bool, values.len(), Bytes::from_vec(values.iter().map(|v| u8::from(*v)).collect()))
     }
 }
 

@@ -28,19 +28,10 @@ impl<'a> Cursor<'a> {
     }
 
     /// Steps over bytes and says where they are.
-    pub(crate) fn take(
-        &mut self,
-        needed: u64,
-        place: fmt::Arguments<'_>,
-    ) -> Result<Range<usize>, ErrorKind> {
+    pub(crate) fn take(&mut self, needed: u64, place: fmt::Arguments<'_>) -> Result<Range<usize>, ErrorKind> {
         let left = self.left();
         if needed > left {
-            return Err(ErrorKind::Truncated {
-                place: place.to_string(),
-                at: self.at as u64,
-                needed,
-                left,
-            });
+            return Err(ErrorKind::Truncated { place: place.to_string(), at: self.at as u64, needed, left });
         }
         let start = self.at;
         self.at += needed as usize; // not above `left`, which is a usize
@@ -86,35 +77,17 @@ impl<'a> Cursor<'a> {
         let (needed, left) = (count.saturating_mul(least), self.left());
         if needed > left {
             let place = format!("the list of {what} ({count} long)");
-            return Err(ErrorKind::Truncated {
-                place,
-                at,
-                needed,
-                left,
-            });
+            return Err(ErrorKind::Truncated { place, at, needed, left });
         }
         if count > MAX_ENTRIES {
-            let (place, expected) = (
-                format!("the number of {what}"),
-                format!("at most {MAX_ENTRIES}"),
-            );
-            return Err(ErrorKind::Malformed {
-                place,
-                at,
-                expected,
-                found: count.to_string(),
-            });
+            let (place, expected) = (format!("the number of {what}"), format!("at most {MAX_ENTRIES}"));
+            return Err(ErrorKind::Malformed { place, at, expected, found: count.to_string() });
         }
         Ok(count)
     }
 
     pub(crate) fn slice(&self, range: Range<usize>) -> Result<Bytes, ErrorKind> {
         let (at, left) = (range.start as u64, self.left());
-        self.file.slice(range).ok_or(ErrorKind::Truncated {
-            place: "a value".to_owned(),
-            at,
-            needed: u64::MAX,
-            left,
-        })
+        self.file.slice(range).ok_or(ErrorKind::Truncated { place: "a value".to_owned(), at, needed: u64::MAX, left })
     }
 }

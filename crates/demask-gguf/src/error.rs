@@ -68,10 +68,7 @@ pub enum ErrorKind {
         left: u64,
     },
     /// The data of a tensor lies past the end of the file.
-    #[error(
-        "tensor `{}` needs bytes {start} to {end}, the file has {file_bytes}: {missing} missing",
-        escape(tensor)
-    )]
+    #[error("tensor `{}` needs bytes {start} to {end}, the file has {file_bytes}: {missing} missing", escape(tensor))]
     MissingData {
         /// The first tensor that is not all there.
         tensor: String,
@@ -158,11 +155,7 @@ pub enum ErrorKind {
 
 impl Error {
     pub(crate) fn read(file: &str, kind: ErrorKind) -> Error {
-        Error(Box::new(Detail {
-            attempt: "read",
-            file: file.to_owned(),
-            kind,
-        }))
+        Error(Box::new(Detail { attempt: "read", file: file.to_owned(), kind }))
     }
 
     pub(crate) fn read_path(path: &Path, kind: ErrorKind) -> Error {
@@ -170,11 +163,7 @@ impl Error {
     }
 
     pub(crate) fn write(file: &str, kind: ErrorKind) -> Error {
-        Error(Box::new(Detail {
-            attempt: "write",
-            file: file.to_owned(),
-            kind,
-        }))
+        Error(Box::new(Detail { attempt: "write", file: file.to_owned(), kind }))
     }
 
     /// The kind of the failure.
@@ -209,9 +198,7 @@ impl Error {
             ErrorKind::UnknownType { .. } => {
                 return Some(format!("known types: {}", known_types()));
             }
-            ErrorKind::MissingPart { .. } => {
-                "all parts must lie in one folder under their own names"
-            }
+            ErrorKind::MissingPart { .. } => "all parts must lie in one folder under their own names",
             _ => return None,
         };
         Some(text.to_owned())
@@ -220,11 +207,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Detail {
-            attempt,
-            file,
-            kind,
-        } = &*self.0;
+        let Detail { attempt, file, kind } = &*self.0;
         if file.is_empty() {
             return write!(f, "cannot {attempt} a GGUF file: {kind}");
         }
@@ -243,11 +226,7 @@ fn version_fault(found: u32) -> &'static str {
 }
 
 fn type_fault(ty: TensorType) -> &'static str {
-    if ty.is_removed() {
-        "which was removed from the format"
-    } else {
-        "which is not a known type"
-    }
+    if ty.is_removed() { "which was removed from the format" } else { "which is not a known type" }
 }
 
 fn known_types() -> String {

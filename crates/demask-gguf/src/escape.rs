@@ -28,11 +28,7 @@ pub fn escape(bytes: impl AsRef<[u8]>) -> String {
                         push_hex(&mut out, byte);
                     }
                 }
-                '\u{200e}'
-                | '\u{200f}'
-                | '\u{061c}'
-                | '\u{2028}'..='\u{202e}'
-                | '\u{2066}'..='\u{2069}' => {
+                '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
                     let _ = write!(out, "\\u{{{:04x}}}", u32::from(c));
                 }
                 c => out.push(c),

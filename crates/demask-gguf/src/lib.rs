@@ -108,11 +108,7 @@ impl Gguf {
     pub fn open(path: impl AsRef<Path>) -> Result<Gguf, Error> {
         let path = path.as_ref();
         let parts = split::open(path)?;
-        Ok(Gguf::assemble(
-            escape::escape_path(path),
-            Some(path.to_owned()),
-            parts,
-        ))
+        Ok(Gguf::assemble(escape::escape_path(path), Some(path.to_owned()), parts))
     }
 
     /// Opens a model that is part of the program; `name` is what errors show.
@@ -133,10 +129,8 @@ impl Gguf {
 
     fn in_memory(name: &str, bytes: Bytes) -> Result<Gguf, Error> {
         let name = escape(name);
-        let part =
-            reader::read(bytes, &name).and_then(|part| split::refuse_part(&part).map(|()| part));
-        part.map(|part| Gguf::assemble(name.clone(), None, vec![part]))
-            .map_err(|kind| Error::read(&name, kind))
+        let part = reader::read(bytes, &name).and_then(|part| split::refuse_part(&part).map(|()| part));
+        part.map(|part| Gguf::assemble(name.clone(), None, vec![part])).map_err(|kind| Error::read(&name, kind))
     }
 
     /// `parts` is not empty; the first one speaks for all.
@@ -160,12 +154,7 @@ impl Gguf {
             gguf.files.push(part.bytes);
             gguf.tensors.extend(part.tensors);
         }
-        gguf.index = gguf
-            .tensors
-            .iter()
-            .enumerate()
-            .map(|(at, tensor)| (tensor.name.clone(), at))
-            .collect();
+        gguf.index = gguf.tensors.iter().enumerate().map(|(at, tensor)| (tensor.name.clone(), at)).collect();
         gguf
     }
 
@@ -219,8 +208,7 @@ impl Gguf {
     /// # Panics
     /// When the tensor is of another file and does not lie in this one.
     pub fn bytes(&self, tensor: &TensorInfo) -> TensorBytes {
-        self.find(tensor)
-            .expect("the tensor was taken from this file")
+        self.find(tensor).expect("the tensor was taken from this file")
     }
 
     /// Tells the system that the data of a tensor will not be read again soon, as after it was repacked. A hint: the

@@ -21,11 +21,7 @@ pub struct Metadata {
 impl Metadata {
     /// No entries yet; `file` is the name that errors show.
     pub fn new(file: &str) -> Metadata {
-        Metadata {
-            file: file.into(),
-            entries: Vec::new(),
-            index: HashMap::new(),
-        }
+        Metadata { file: file.into(), entries: Vec::new(), index: HashMap::new() }
     }
 
     /// Adds an entry at the end, or returns the value when the key is taken.
@@ -67,10 +63,7 @@ impl Metadata {
                 self.wrong(
                     key,
                     "a UTF-8 string",
-                    format!(
-                        "bytes that are not UTF-8 from byte {} on",
-                        fault.valid_up_to()
-                    ),
+                    format!("bytes that are not UTF-8 from byte {} on", fault.valid_up_to()),
                 )
             }),
             Some(other) => Err(self.wrong(key, "a string", other.describe())),
@@ -115,23 +108,17 @@ impl Metadata {
 
     /// An array of numbers that fit, from one of any integer type.
     pub fn u32s(&self, key: &str) -> Result<Option<Vec<u32>>, Error> {
-        self.array(key, "an array of integers from 0 to 4294967295", |v| {
-            v.as_integer()?.try_into().ok()
-        })
+        self.array(key, "an array of integers from 0 to 4294967295", |v| v.as_integer()?.try_into().ok())
     }
 
     /// An array of numbers that fit, from one of any integer type.
     pub fn i32s(&self, key: &str) -> Result<Option<Vec<i32>>, Error> {
-        self.array(key, "an array of 32-bit integers", |v| {
-            v.as_integer()?.try_into().ok()
-        })
+        self.array(key, "an array of 32-bit integers", |v| v.as_integer()?.try_into().ok())
     }
 
     /// An array of floats, from one of either float type.
     pub fn f32s(&self, key: &str) -> Result<Option<Vec<f32>>, Error> {
-        self.array(key, "an array of floats", |v| {
-            v.as_float().map(|v| v as f32)
-        })
+        self.array(key, "an array of floats", |v| v.as_float().map(|v| v as f32))
     }
 
     /// An array of yes or no.
@@ -174,25 +161,13 @@ impl Metadata {
 
     /// The error for a key that is not there.
     pub fn missing(&self, key: &str) -> Error {
-        Error::read(
-            &self.file,
-            ErrorKind::MissingKey {
-                key: key.to_owned(),
-            },
-        )
+        Error::read(&self.file, ErrorKind::MissingKey { key: key.to_owned() })
     }
 
     /// The error for a key that holds something unfit; `expected` and `found` complete the message.
     pub fn wrong(&self, key: &str, expected: impl Into<String>, found: impl Into<String>) -> Error {
         let (expected, found) = (expected.into(), found.into());
-        Error::read(
-            &self.file,
-            ErrorKind::WrongValue {
-                key: key.to_owned(),
-                expected,
-                found,
-            },
-        )
+        Error::read(&self.file, ErrorKind::WrongValue { key: key.to_owned(), expected, found })
     }
 
     fn integer<T: TryFrom<i128>>(&self, key: &str, expected: &str) -> Result<Option<T>, Error> {
@@ -207,18 +182,11 @@ impl Metadata {
     ) -> Result<Option<T>, Error> {
         match self.get(key) {
             None => Ok(None),
-            Some(value) => take(value)
-                .map(Some)
-                .ok_or_else(|| self.wrong(key, expected, value.describe())),
+            Some(value) => take(value).map(Some).ok_or_else(|| self.wrong(key, expected, value.describe())),
         }
     }
 
-    fn array<T>(
-        &self,
-        key: &str,
-        expected: &str,
-        take: impl Fn(&Value) -> Option<T>,
-    ) -> Result<Option<Vec<T>>, Error> {
+    fn array<T>(&self, key: &str, expected: &str, take: impl Fn(&Value) -> Option<T>) -> Result<Option<Vec<T>>, Error> {
         let array = match self.get(key) {
             None => return Ok(None),
             Some(Value::Array(array)) if array.element_type() != ValueType::String => array,
@@ -227,11 +195,7 @@ impl Metadata {
         let mut out = Vec::new();
         for (at, value) in array.iter().enumerate() {
             let item = take(&value).ok_or_else(|| {
-                self.wrong(
-                    key,
-                    expected,
-                    format!("{} at element {at} of {}", value.describe(), array.len()),
-                )
+                self.wrong(key, expected, format!("{} at element {at} of {}", value.describe(), array.len()))
             })?;
             out.push(item);
         }

@@ -60,11 +60,7 @@ impl Bytes {
 
     fn whole(source: Source) -> Bytes {
         let len = source.as_slice().len();
-        Bytes {
-            source: Arc::new(source),
-            start: 0,
-            len,
-        }
+        Bytes { source: Arc::new(source), start: 0, len }
     }
 
     /// A part of these bytes, or nothing when the range does not lie inside.
@@ -72,11 +68,7 @@ impl Bytes {
         if range.start > range.end || range.end > self.len {
             return None;
         }
-        Some(Bytes {
-            source: Arc::clone(&self.source),
-            start: self.start + range.start,
-            len: range.len(),
-        })
+        Some(Bytes { source: Arc::clone(&self.source), start: self.start + range.start, len: range.len() })
     }
 
     /// Tells the system that these bytes will not be read again soon, so that it may drop their pages.
@@ -90,9 +82,7 @@ impl Bytes {
             // SAFETY: the range lies inside the mapping (a field invariant). The mapping is of a file and is never
             // written through, so dropped pages come back from the file with the same content; no page holds data
             // that exists only in memory.
-            let _ = unsafe {
-                map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, self.start, self.len)
-            };
+            let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, self.start, self.len) };
         }
     }
 }

@@ -57,23 +57,14 @@ pub(crate) fn read(bytes: Bytes, name: &str) -> Result<Part, ErrorKind> {
                 place: format!("tensor {number} of {tensor_count}"),
                 at,
                 expected: "a name of its own".to_owned(),
-                found: format!(
-                    "`{}`, the name of tensor {first}",
-                    escape_short(tensor.name.as_bytes(), 80)
-                ),
+                found: format!("`{}`, the name of tensor {first}", escape_short(tensor.name.as_bytes(), 80)),
             });
         }
         tensors.push(tensor);
     }
     let directory_end = cursor.at as u64;
     place_data(&mut tensors, directory_end, alignment, bytes.len() as u64)?;
-    Ok(Part {
-        bytes,
-        version,
-        alignment,
-        metadata,
-        tensors,
-    })
+    Ok(Part { bytes, version, alignment, metadata, tensors })
 }
 
 fn read_version(cursor: &mut Cursor<'_>) -> Result<u32, ErrorKind> {
@@ -93,11 +84,7 @@ fn read_version(cursor: &mut Cursor<'_>) -> Result<u32, ErrorKind> {
     }
 }
 
-fn read_entry(
-    cursor: &mut Cursor<'_>,
-    number: u64,
-    metadata: &mut Metadata,
-) -> Result<(), ErrorKind> {
+fn read_entry(cursor: &mut Cursor<'_>, number: u64, metadata: &mut Metadata) -> Result<(), ErrorKind> {
     let at = cursor.at as u64;
     let range = cursor.string(format_args!("the key of metadata entry {number}"))?;
     let place = || format!("the key of metadata entry {number}");
@@ -119,14 +106,12 @@ fn read_entry(
                 .ok_or_else(|| bad_bool(place.to_string(), at, cursor.file[bytes.start]))?
         }
     };
-    metadata
-        .insert(key, value)
-        .map_err(|_| ErrorKind::Malformed {
-            place: format!("metadata entry {number}"),
-            at: type_at,
-            expected: "a key of its own".to_owned(),
-            found: format!("`{shown}` a second time"),
-        })
+    metadata.insert(key, value).map_err(|_| ErrorKind::Malformed {
+        place: format!("metadata entry {number}"),
+        at: type_at,
+        expected: "a key of its own".to_owned(),
+        found: format!("`{shown}` a second time"),
+    })
 }
 
 fn read_array(cursor: &mut Cursor<'_>, key: &str) -> Result<Array, ErrorKind> {
@@ -147,21 +132,11 @@ fn read_array(cursor: &mut Cursor<'_>, key: &str) -> Result<Array, ErrorKind> {
     let needed = count.checked_mul(element.size().unwrap_or(8) as u64);
     let (Some(needed), Ok(len)) = (needed, usize::try_from(count)) else {
         let (needed, left) = (u64::MAX, cursor.left());
-        return Err(ErrorKind::Truncated {
-            place,
-            at: count_at,
-            needed,
-            left,
-        });
+        return Err(ErrorKind::Truncated { place, at: count_at, needed, left });
     };
     if element == ValueType::String {
         if needed > cursor.left() {
-            return Err(ErrorKind::Truncated {
-                place,
-                at: start as u64,
-                needed,
-                left: cursor.left(),
-            });
+            return Err(ErrorKind::Truncated { place, at: start as u64, needed, left: cursor.left() });
         }
         for index in 0..count {
             cursor.string(format_args!("string {index} of metadata key `{key}`"))?;
@@ -171,23 +146,14 @@ fn read_array(cursor: &mut Cursor<'_>, key: &str) -> Result<Array, ErrorKind> {
         if element == ValueType::Bool
             && let Some(index) = cursor.file[range.clone()].iter().position(|byte| *byte > 1)
         {
-            return Err(bad_bool(
-                place,
-                (start + index) as u64,
-                cursor.file[start + index],
-            ));
+            return Err(bad_bool(place, (start + index) as u64, cursor.file[start + index]));
         }
     }
     Ok(Array::new(element, len, cursor.slice(start..cursor.at)?))
 }
 
 fn bad_bool(place: String, at: u64, found: u8) -> ErrorKind {
-    ErrorKind::Malformed {
-        place,
-        at,
-        expected: "a bool of 0 or 1".to_owned(),
-        found: found.to_string(),
-    }
+    ErrorKind::Malformed { place, at, expected: "a bool of 0 or 1".to_owned(), found: found.to_string() }
 }
 
 fn read_alignment(metadata: &Metadata) -> Result<u64, ErrorKind> {
@@ -208,11 +174,7 @@ pub(crate) fn legal_alignment(value: &Value) -> Option<u64> {
 }
 
 /// Reads a directory entry; the position is still an offset into the data section.
-fn read_tensor(
-    cursor: &mut Cursor<'_>,
-    number: u64,
-    alignment: u64,
-) -> Result<TensorInfo, ErrorKind> {
+fn read_tensor(cursor: &mut Cursor<'_>, number: u64, alignment: u64) -> Result<TensorInfo, ErrorKind> {
     let at = cursor.at as u64;
     let range = cursor.string(format_args!("the name of tensor {number}"))?;
     let place = || format!("the name of tensor {number}");
@@ -236,11 +198,7 @@ fn read_tensor(
     let type_at = cursor.at as u64;
     let ty = TensorType(cursor.u32(format_args!("the type of tensor `{shown}`"))?);
     if !ty.is_known() {
-        return Err(ErrorKind::UnknownType {
-            tensor: name,
-            at: type_at,
-            ty,
-        });
+        return Err(ErrorKind::UnknownType { tensor: name, at: type_at, ty });
     }
     let offset_at = cursor.at as u64;
     let offset = cursor.u64(format_args!("the offset of tensor `{shown}`"))?;
@@ -267,9 +225,7 @@ fn place_data(
     alignment: u64,
     file_bytes: u64,
 ) -> Result<(), ErrorKind> {
-    let data_start = directory_end
-        .checked_next_multiple_of(alignment)
-        .unwrap_or(u64::MAX);
+    let data_start = directory_end.checked_next_multiple_of(alignment).unwrap_or(u64::MAX);
     let mut short = None;
     let mut missing = 0;
     for tensor in tensors.iter_mut() {
@@ -282,33 +238,18 @@ fn place_data(
         }
     }
     if let Some((tensor, start, end)) = short {
-        return Err(ErrorKind::MissingData {
-            tensor,
-            start,
-            end,
-            file_bytes,
-            missing,
-        });
+        return Err(ErrorKind::MissingData { tensor, start, end, file_bytes, missing });
     }
-    let mut order: Vec<&TensorInfo> = tensors
-        .iter()
-        .filter(|tensor| tensor.byte_len() > 0)
-        .collect();
+    let mut order: Vec<&TensorInfo> = tensors.iter().filter(|tensor| tensor.byte_len() > 0).collect();
     order.sort_by_key(|tensor| tensor.start);
     for pair in order.windows(2) {
         let end = pair[0].start + pair[0].byte_len();
         if pair[1].start < end {
             return Err(ErrorKind::Malformed {
-                place: format!(
-                    "the data of tensor `{}`",
-                    escape_short(pair[1].name.as_bytes(), 80)
-                ),
+                place: format!("the data of tensor `{}`", escape_short(pair[1].name.as_bytes(), 80)),
                 at: pair[1].start,
                 expected: "bytes of its own".to_owned(),
-                found: format!(
-                    "tensor `{}` up to byte {end}",
-                    escape_short(pair[0].name.as_bytes(), 80)
-                ),
+                found: format!("tensor `{}` up to byte {end}", escape_short(pair[0].name.as_bytes(), 80)),
             });
         }
     }
@@ -330,10 +271,5 @@ fn text<'a>(
         Ok(text) => return Ok(text),
         Err(_) => format!("`{}`", escape_short(bytes, 80)),
     };
-    Err(ErrorKind::Malformed {
-        place: place(),
-        at,
-        expected: format!("1 to {limit} bytes of UTF-8"),
-        found,
-    })
+    Err(ErrorKind::Malformed { place: place(), at, expected: format!("1 to {limit} bytes of UTF-8"), found })
 }

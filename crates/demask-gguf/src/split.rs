@@ -35,9 +35,7 @@ pub(crate) fn open(path: &Path) -> Result<Vec<Part>, Error> {
     }
     check_tensors(&parts, &split).map_err(fail)?;
     for (number, part) in parts.iter_mut().enumerate() {
-        part.tensors
-            .iter_mut()
-            .for_each(|tensor| tensor.part = number);
+        part.tensors.iter_mut().for_each(|tensor| tensor.part = number);
     }
     Ok(parts)
 }
@@ -47,15 +45,7 @@ fn open_part(given: &Path, path: &Path, number: u32, count: u32) -> Result<Part,
     match fs::metadata(path) {
         Err(error) => {
             let file = escape_path(path);
-            Err(Error::read_path(
-                given,
-                ErrorKind::MissingPart {
-                    part: number + 1,
-                    count,
-                    file,
-                    error,
-                },
-            ))
+            Err(Error::read_path(given, ErrorKind::MissingPart { part: number + 1, count, file, error }))
         }
         Ok(_) => open_file(path),
     }
@@ -63,9 +53,7 @@ fn open_part(given: &Path, path: &Path, number: u32, count: u32) -> Result<Part,
 
 fn open_file(path: &Path) -> Result<Part, Error> {
     let name = escape_path(path);
-    map(path)
-        .and_then(|bytes| reader::read(bytes, &name))
-        .map_err(|kind| Error::read(&name, kind))
+    map(path).and_then(|bytes| reader::read(bytes, &name)).map_err(|kind| Error::read(&name, kind))
 }
 
 /// Maps a regular file. What is no regular file is never opened: opening a named pipe would wait for a writer.
@@ -73,23 +61,13 @@ fn map(path: &Path) -> Result<Bytes, ErrorKind> {
     let io = |action| move |error| ErrorKind::Io { action, error };
     let meta = fs::metadata(path).map_err(io("cannot open it"))?;
     if !meta.is_file() {
-        let example = if meta.is_dir() {
-            first_model(path)
-        } else {
-            None
-        };
-        return Err(ErrorKind::NotAFile {
-            what: describe(meta.file_type()),
-            example,
-        });
+        let example = if meta.is_dir() { first_model(path) } else { None };
+        return Err(ErrorKind::NotAFile { what: describe(meta.file_type()), example });
     }
     let file = File::open(path).map_err(io("cannot open it"))?;
     if file.metadata().map_err(io("cannot tell its size"))?.len() == 0 {
         let hint = Some("the download may not have started; fetch the file again");
-        return Err(ErrorKind::NotGguf {
-            what: "an empty file (0 bytes)".to_owned(),
-            hint,
-        });
+        return Err(ErrorKind::NotGguf { what: "an empty file (0 bytes)".to_owned(), hint });
     }
     Bytes::map(&file).map_err(io("cannot map it into memory"))
 }
@@ -110,21 +88,13 @@ fn describe(ty: FileType) -> &'static str {
 
 #[cfg(not(unix))]
 fn describe(ty: FileType) -> &'static str {
-    if ty.is_dir() {
-        "a directory"
-    } else {
-        "a device"
-    }
+    if ty.is_dir() { "a directory" } else { "a device" }
 }
 
 /// The model in a directory that comes first by name, escaped; the order of the directory does not matter.
 fn first_model(dir: &Path) -> Option<String> {
-    let names = fs::read_dir(dir)
-        .ok()?
-        .filter_map(|entry| Some(entry.ok()?.file_name()));
-    let first = names
-        .filter(|name| Path::new(name).extension() == Some(OsStr::new("gguf")))
-        .min()?;
+    let names = fs::read_dir(dir).ok()?.filter_map(|entry| Some(entry.ok()?.file_name()));
+    let first = names.filter(|name| Path::new(name).extension() == Some(OsStr::new("gguf"))).min()?;
     Some(escape_path(&dir.join(first)))
 }
 
@@ -150,17 +120,9 @@ impl Split {
         }
         let number = metadata.require_u32(NUMBER_KEY)?;
         if number >= count {
-            return Err(metadata.wrong(
-                NUMBER_KEY,
-                format!("a number below the {count} parts"),
-                number.to_string(),
-            ));
+            return Err(metadata.wrong(NUMBER_KEY, format!("a number below the {count} parts"), number.to_string()));
         }
-        Ok(Some(Split {
-            number,
-            count,
-            tensors: metadata.u64(TENSORS_KEY)?,
-        }))
+        Ok(Some(Split { number, count, tensors: metadata.u64(TENSORS_KEY)? }))
     }
 
     /// The ending of the name of a part.
@@ -173,10 +135,7 @@ impl Split {
         let name = path.file_name().unwrap_or_default();
         strip_ending(name, &self.ending(self.number)).ok_or_else(|| ErrorKind::Split {
             place: format!("part {} of {}", self.number + 1, self.count),
-            expected: format!(
-                "a name that ends in `{}`, as do all parts",
-                self.ending(self.number)
-            ),
+            expected: format!("a name that ends in `{}`, as do all parts", self.ending(self.number)),
             found: format!("`{}`", escape_path(Path::new(name))),
         })
     }
@@ -191,11 +150,7 @@ impl Split {
     fn check(&self, part: &Part, path: &Path, number: u32) -> Result<(), Error> {
         let found = Split::of(&part.metadata)?;
         let fail = |place: &str, expected: String, found: String| {
-            let kind = ErrorKind::Split {
-                place: format!("metadata key `{place}`"),
-                expected,
-                found,
-            };
+            let kind = ErrorKind::Split { place: format!("metadata key `{place}`"), expected, found };
             Err(Error::read_path(path, kind))
         };
         let Some(found) = found else {
@@ -210,16 +165,10 @@ impl Split {
             return fail(COUNT_KEY, expected, found.count.to_string());
         }
         if found.number != number {
-            return fail(
-                NUMBER_KEY,
-                format!("{number} by its name"),
-                found.number.to_string(),
-            );
+            return fail(NUMBER_KEY, format!("{number} by its name"), found.number.to_string());
         }
         if found.tensors != self.tensors {
-            let show = |count: Option<u64>| {
-                count.map_or_else(|| "none".to_owned(), |count| count.to_string())
-            };
+            let show = |count: Option<u64>| count.map_or_else(|| "none".to_owned(), |count| count.to_string());
             let expected = format!("{} as in part {}", show(self.tensors), self.number + 1);
             return fail(TENSORS_KEY, expected, show(found.tensors));
         }
@@ -254,11 +203,7 @@ fn check_tensors(parts: &[Part], split: &Split) -> Result<(), ErrorKind> {
 
 /// Refuses bytes that are one part of a set: the other parts cannot be found from memory.
 pub(crate) fn refuse_part(part: &Part) -> Result<(), ErrorKind> {
-    match part
-        .metadata
-        .get(COUNT_KEY)
-        .and_then(|count| count.as_integer())
-    {
+    match part.metadata.get(COUNT_KEY).and_then(|count| count.as_integer()) {
         Some(count) if count > 1 => Err(ErrorKind::Split {
             place: "a model in memory".to_owned(),
             expected: "a whole model".to_owned(),
@@ -272,9 +217,7 @@ fn strip_ending(name: &OsStr, ending: &str) -> Option<OsString> {
     #[cfg(unix)]
     {
         use std::os::unix::ffi::OsStrExt as _;
-        name.as_bytes()
-            .strip_suffix(ending.as_bytes())
-            .map(|stem| OsStr::from_bytes(stem).to_owned())
+        name.as_bytes().strip_suffix(ending.as_bytes()).map(|stem| OsStr::from_bytes(stem).to_owned())
     }
     #[cfg(not(unix))]
     {

@@ -29,40 +29,22 @@ impl TensorInfo {
     ) -> Result<TensorInfo, (String, String)> {
         let found = || format!("{} {}", ty.name(), show_dims(&dims));
         let row_len = dims.first().copied().unwrap_or(1);
-        let rows = dims
-            .iter()
-            .skip(1)
-            .try_fold(1u64, |rows, dim| rows.checked_mul(*dim));
+        let rows = dims.iter().skip(1).try_fold(1u64, |rows, dim| rows.checked_mul(*dim));
         let elements = rows.and_then(|rows| rows.checked_mul(row_len));
         let too_big = || ("a size that fits in 63 bits".to_owned(), found());
-        if dims.iter().any(|dim| *dim > i64::MAX as u64)
-            || elements.is_none_or(|count| count > i64::MAX as u64)
-        {
+        if dims.iter().any(|dim| *dim > i64::MAX as u64) || elements.is_none_or(|count| count > i64::MAX as u64) {
             return Err(too_big());
         }
         let block = ty.block_len();
         if block == 0 || !row_len.is_multiple_of(block) {
             return Err((
-                format!(
-                    "a row length that is a multiple of the {block} weights of a {} block",
-                    ty.name()
-                ),
+                format!("a row length that is a multiple of the {block} weights of a {} block", ty.name()),
                 format!("{row_len} in {}", show_dims(&dims)),
             ));
         }
-        let bytes = ty
-            .row_bytes(row_len)
-            .zip(rows)
-            .and_then(|(row, rows)| row.checked_mul(rows));
+        let bytes = ty.row_bytes(row_len).zip(rows).and_then(|(row, rows)| row.checked_mul(rows));
         match bytes {
-            Some(bytes) if bytes <= i64::MAX as u64 => Ok(TensorInfo {
-                name,
-                dims,
-                ty,
-                start,
-                part: 0,
-                bytes,
-            }),
+            Some(bytes) if bytes <= i64::MAX as u64 => Ok(TensorInfo { name, dims, ty, start, part: 0, bytes }),
             _ => Err(too_big()),
         }
     }
@@ -74,10 +56,7 @@ impl TensorInfo {
 
     /// How many rows there are: the product of the other dimensions.
     pub fn rows(&self) -> u64 {
-        self.dims
-            .iter()
-            .skip(1)
-            .fold(1, |rows, dim| rows.saturating_mul(*dim))
+        self.dims.iter().skip(1).fold(1, |rows, dim| rows.saturating_mul(*dim))
     }
 
     /// How many weights there are.

@@ -86,14 +86,8 @@ impl TensorType {
 
     /// The name, as in `Q4_K`; removed types keep theirs; `unknown` for an id that was never given out.
     pub fn name(self) -> &'static str {
-        let removed = REMOVED
-            .iter()
-            .find(|(id, _)| *id == self.0)
-            .map(|(_, name)| *name);
-        self.row()
-            .map(|row| row.name)
-            .or(removed)
-            .unwrap_or("unknown")
+        let removed = REMOVED.iter().find(|(id, _)| *id == self.0).map(|(_, name)| *name);
+        self.row().map(|row| row.name).or(removed).unwrap_or("unknown")
     }
 
     /// Weights per quant block; 1 for plain numbers; 0 when the type is not [known](Self::is_known).
@@ -118,10 +112,7 @@ impl TensorType {
 
     /// The known type of this name, in any case of letters.
     pub fn from_name(name: &str) -> Option<TensorType> {
-        KNOWN
-            .iter()
-            .find(|row| row.name.eq_ignore_ascii_case(name))
-            .map(|row| TensorType(row.id))
+        KNOWN.iter().find(|row| row.name.eq_ignore_ascii_case(name)).map(|row| TensorType(row.id))
     }
 
     /// Every known type, in the order of the ids.
@@ -140,10 +131,7 @@ impl TensorType {
     }
 
     fn row(self) -> Option<&'static Row> {
-        KNOWN
-            .binary_search_by_key(&self.0, |row| row.id)
-            .ok()
-            .map(|at| &KNOWN[at])
+        KNOWN.binary_search_by_key(&self.0, |row| row.id).ok().map(|at| &KNOWN[at])
     }
 }
 
@@ -166,17 +154,9 @@ mod tests {
     #[test]
     fn table_is_sorted_and_apart_from_removed_ids() {
         assert!(KNOWN.windows(2).all(|pair| pair[0].id < pair[1].id));
-        assert!(
-            KNOWN
-                .iter()
-                .all(|row| row.block_len > 0 && row.block_bytes > 0)
-        );
+        assert!(KNOWN.iter().all(|row| row.block_len > 0 && row.block_bytes > 0));
         assert!(REMOVED.iter().all(|(id, _)| !TensorType(*id).is_known()));
-        assert_eq!(
-            KNOWN.len() + REMOVED.len(),
-            43,
-            "ids 0 to 42 are all spoken for"
-        );
+        assert_eq!(KNOWN.len() + REMOVED.len(), 43, "ids 0 to 42 are all spoken for");
     }
 
     #[test]

@@ -42,11 +42,7 @@ impl ValueType {
     /// The type of this number, if there is one.
     pub fn from_id(id: u32) -> Option<ValueType> {
         use ValueType::*;
-        [
-            U8, I8, U16, I16, U32, I32, F32, Bool, String, Array, U64, I64, F64,
-        ]
-        .into_iter()
-        .find(|ty| *ty as u32 == id)
+        [U8, I8, U16, I16, U32, I32, F32, Bool, String, Array, U64, I64, F64].into_iter().find(|ty| *ty as u32 == id)
     }
 
     /// The name, as in `u32`.

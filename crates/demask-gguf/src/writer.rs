@@ -10,8 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::escape::{escape_path, escape_short};
 use crate::metadata::Metadata;
 use crate::reader::{
-    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAGIC, MAX_DIMS, MAX_KEY_BYTES, MAX_NAME_BYTES,
-    legal_alignment,
+    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAGIC, MAX_DIMS, MAX_KEY_BYTES, MAX_NAME_BYTES, legal_alignment,
 };
 use crate::tensor::TensorInfo;
 use crate::types::TensorType;
@@ -53,11 +52,7 @@ const NO_PATH: &str = "";
 impl<'a> Writer<'a> {
     /// A writer of a file without metadata and tensors.
     pub fn new() -> Writer<'a> {
-        Writer {
-            metadata: Metadata::new(NO_PATH),
-            tensors: Vec::new(),
-            names: HashSet::new(),
-        }
+        Writer { metadata: Metadata::new(NO_PATH), tensors: Vec::new(), names: HashSet::new() }
     }
 
     /// Adds a metadata entry.
@@ -68,20 +63,10 @@ impl<'a> Writer<'a> {
         let value = value.into();
         let refuse = |expected: &str, found: String| {
             let place = format!("metadata key `{}`", escape_short(key.as_bytes(), 80));
-            Err(Error::write(
-                NO_PATH,
-                ErrorKind::Unwritable {
-                    place,
-                    expected: expected.to_owned(),
-                    found,
-                },
-            ))
+            Err(Error::write(NO_PATH, ErrorKind::Unwritable { place, expected: expected.to_owned(), found }))
         };
         if key.is_empty() || key.len() as u64 > MAX_KEY_BYTES {
-            return refuse(
-                &format!("a key of 1 to {MAX_KEY_BYTES} bytes"),
-                format!("{} bytes", key.len()),
-            );
+            return refuse(&format!("a key of 1 to {MAX_KEY_BYTES} bytes"), format!("{} bytes", key.len()));
         }
         if key == ALIGNMENT_KEY && legal_alignment(&value).is_none() {
             return refuse("a power of two from 8 on", value.describe());
@@ -149,8 +134,7 @@ impl<'a> Writer<'a> {
             .map_err(|error| Error::write(&name, io("cannot create it")(error)))
             .and_then(|file| self.write_named(&name, BufWriter::with_capacity(1 << 20, file)))
             .and_then(|size| {
-                fs::rename(&part, path)
-                    .map_err(|error| Error::write(&name, io("cannot rename it")(error)))?;
+                fs::rename(&part, path).map_err(|error| Error::write(&name, io("cannot rename it")(error)))?;
                 Ok(size)
             });
         if written.is_err() {
@@ -162,40 +146,20 @@ impl<'a> Writer<'a> {
     fn describe(&self, name: &str, dims: &[u64], ty: TensorType) -> Result<TensorInfo, Error> {
         let refuse = |expected: String, found: String| {
             let place = format!("tensor `{}`", escape_short(name.as_bytes(), 80));
-            Error::write(
-                NO_PATH,
-                ErrorKind::Unwritable {
-                    place,
-                    expected,
-                    found,
-                },
-            )
+            Error::write(NO_PATH, ErrorKind::Unwritable { place, expected, found })
         };
         if name.is_empty() || name.len() as u64 > MAX_NAME_BYTES {
-            return Err(refuse(
-                format!("a name of 1 to {MAX_NAME_BYTES} bytes"),
-                format!("{} bytes", name.len()),
-            ));
+            return Err(refuse(format!("a name of 1 to {MAX_NAME_BYTES} bytes"), format!("{} bytes", name.len())));
         }
         if dims.len() > MAX_DIMS as usize {
-            return Err(refuse(
-                format!("at most {MAX_DIMS} dimensions"),
-                dims.len().to_string(),
-            ));
+            return Err(refuse(format!("at most {MAX_DIMS} dimensions"), dims.len().to_string()));
         }
         if !ty.is_known() {
-            return Err(refuse(
-                "a known type".to_owned(),
-                format!("type {} ({})", ty.id(), ty.name()),
-            ));
+            return Err(refuse("a known type".to_owned(), format!("type {} ({})", ty.id(), ty.name())));
         }
-        let info = TensorInfo::new(name.to_owned(), dims.to_vec(), ty, 0)
-            .map_err(|(e, f)| refuse(e, f))?;
+        let info = TensorInfo::new(name.to_owned(), dims.to_vec(), ty, 0).map_err(|(e, f)| refuse(e, f))?;
         if self.names.contains(name) {
-            return Err(refuse(
-                "a name of its own".to_owned(),
-                "the name a second time".to_owned(),
-            ));
+            return Err(refuse("a name of its own".to_owned(), "the name a second time".to_owned()));
         }
         Ok(info)
     }
@@ -207,24 +171,9 @@ impl<'a> Writer<'a> {
     }
 
     fn write_named(&mut self, name: &str, out: impl Write) -> Result<u64, Error> {
-        let alignment = self
-            .metadata
-            .get(ALIGNMENT_KEY)
-            .and_then(legal_alignment)
-            .unwrap_or(DEFAULT_ALIGNMENT);
-        let io = |error| {
-            Error::write(
-                name,
-                ErrorKind::Io {
-                    action: "cannot write",
-                    error,
-                },
-            )
-        };
-        let mut out = Counted {
-            inner: out,
-            written: 0,
-        };
+        let alignment = self.metadata.get(ALIGNMENT_KEY).and_then(legal_alignment).unwrap_or(DEFAULT_ALIGNMENT);
+        let io = |error| Error::write(name, ErrorKind::Io { action: "cannot write", error });
+        let mut out = Counted { inner: out, written: 0 };
         out.write_all(&self.head(alignment)).map_err(io)?;
         if !self.tensors.is_empty() {
             out.pad(alignment).map_err(io)?;
@@ -233,11 +182,7 @@ impl<'a> Writer<'a> {
             let start = out.written;
             match data {
                 Data::Bytes(bytes) => out.write_all(bytes).map_err(io)?,
-                Data::Stream(fill) => fill(&mut Limited {
-                    left: info.byte_len(),
-                    inner: &mut out,
-                })
-                .map_err(io)?,
+                Data::Stream(fill) => fill(&mut Limited { left: info.byte_len(), inner: &mut out }).map_err(io)?,
             }
             if out.written - start != info.byte_len() {
                 return Err(wrong_size(name, info, out.written - start));
@@ -264,14 +209,10 @@ impl<'a> Writer<'a> {
         for (info, _) in &self.tensors {
             encode_string(info.name.as_bytes(), &mut head);
             head.extend((info.dims.len() as u32).to_le_bytes());
-            info.dims
-                .iter()
-                .for_each(|dim| head.extend(dim.to_le_bytes()));
+            info.dims.iter().for_each(|dim| head.extend(dim.to_le_bytes()));
             head.extend(info.ty.id().to_le_bytes());
             head.extend(offset.to_le_bytes());
-            offset = offset
-                .saturating_add(info.byte_len())
-                .next_multiple_of(alignment);
+            offset = offset.saturating_add(info.byte_len()).next_multiple_of(alignment);
         }
         head
     }
@@ -285,20 +226,8 @@ impl Default for Writer<'_> {
 
 fn wrong_size(file: &str, info: &TensorInfo, found: u64) -> Error {
     let place = format!("tensor `{}`", escape_short(info.name.as_bytes(), 80));
-    let expected = format!(
-        "{} bytes of {} {}",
-        info.byte_len(),
-        info.ty.name(),
-        info.shape()
-    );
-    Error::write(
-        file,
-        ErrorKind::Unwritable {
-            place,
-            expected,
-            found: found.to_string(),
-        },
-    )
+    let expected = format!("{} bytes of {} {}", info.byte_len(), info.ty.name(), info.shape());
+    Error::write(file, ErrorKind::Unwritable { place, expected, found: found.to_string() })
 }
 
 fn part_path(path: &Path) -> PathBuf {
@@ -346,10 +275,7 @@ struct Limited<'w, W> {
 impl<W: Write> Write for Limited<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.len() as u64 > self.left {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "more bytes than the tensor holds",
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "more bytes than the tensor holds"));
         }
         let written = self.inner.write(bytes)?;
         self.left -= written as u64;

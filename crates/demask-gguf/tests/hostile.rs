@@ -13,21 +13,11 @@ fn sample() -> Vec<u8> {
     writer.add("general.alignment", 16u32).unwrap();
     writer.add("a.bool", true).unwrap();
     writer.add("a.float", 1.5f32).unwrap();
-    writer
-        .add("a.ids", Array::from(&[1i32, -2, 3][..]))
-        .unwrap();
-    writer
-        .add("a.flags", Array::from(&[true, false][..]))
-        .unwrap();
-    writer
-        .add("a.tokens", Array::strings(["a", "", "\u{e9}t\u{e9}"]))
-        .unwrap();
-    writer
-        .tensor("t.0", &[4, 2], TensorType::F32, vec![1; 32])
-        .unwrap();
-    writer
-        .tensor("t.1", &[32], TensorType::Q8_0, vec![2; 34])
-        .unwrap();
+    writer.add("a.ids", Array::from(&[1i32, -2, 3][..])).unwrap();
+    writer.add("a.flags", Array::from(&[true, false][..])).unwrap();
+    writer.add("a.tokens", Array::strings(["a", "", "\u{e9}t\u{e9}"])).unwrap();
+    writer.tensor("t.0", &[4, 2], TensorType::F32, vec![1; 32]).unwrap();
+    writer.tensor("t.1", &[32], TensorType::Q8_0, vec![2; 34]).unwrap();
     let mut file = Vec::new();
     writer.write_to(&mut file).unwrap();
     file
@@ -41,15 +31,10 @@ fn exercise(bytes: Vec<u8>) -> bool {
                 assert!(!value.to_string().contains('\x1b'));
                 if let Value::Array(array) = value {
                     assert_eq!(array.iter().count(), array.len());
-                    assert_eq!(
-                        array.as_strings().map_or(array.len(), |s| s.iter().count()),
-                        array.len()
-                    );
+                    assert_eq!(array.as_strings().map_or(array.len(), |s| s.iter().count()), array.len());
                 }
             }
-            gguf.tensors()
-                .iter()
-                .for_each(|t| assert_eq!(gguf.bytes(t).len() as u64, t.byte_len()));
+            gguf.tensors().iter().for_each(|t| assert_eq!(gguf.bytes(t).len() as u64, t.byte_len()));
             true
         }
         Err(error) => {
@@ -64,16 +49,10 @@ fn a01_every_cut_is_refused() {
     let file = sample();
     // The last tensor ends before the padding does: that much may be lost.
     let whole = Gguf::from_bytes("whole", file.clone()).unwrap();
-    let end = whole
-        .tensors()
-        .iter()
-        .map(|t| t.offset() + t.byte_len())
-        .max()
-        .unwrap() as usize;
+    let end = whole.tensors().iter().map(|t| t.offset() + t.byte_len()).max().unwrap() as usize;
     for cut in 0..end {
         let cut_file = file[..cut].to_vec();
-        let taken =
-            catch_unwind(|| exercise(cut_file)).unwrap_or_else(|_| panic!("panic at cut {cut}"));
+        let taken = catch_unwind(|| exercise(cut_file)).unwrap_or_else(|_| panic!("panic at cut {cut}"));
         assert!(!taken, "cut at {cut} was taken");
     }
     for cut in end..=file.len() {
@@ -85,18 +64,10 @@ fn a01_every_cut_is_refused() {
 fn a01_a_cut_file_says_how_much_is_missing() {
     let mut file = sample();
     let whole = Gguf::from_bytes("whole", file.clone()).unwrap();
-    let end = whole
-        .tensors()
-        .iter()
-        .map(|t| t.offset() + t.byte_len())
-        .max()
-        .unwrap() as usize;
+    let end = whole.tensors().iter().map(|t| t.offset() + t.byte_len()).max().unwrap() as usize;
     file.truncate(end - 40);
     let error = Gguf::from_bytes("cut.gguf", file).unwrap_err();
-    assert!(
-        error.to_string().contains("tensor `t.0`") && error.to_string().contains("40 missing"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("tensor `t.0`") && error.to_string().contains("40 missing"), "{error}");
     assert!(error.hint().unwrap().contains("cut off"));
 }
 
@@ -104,22 +75,12 @@ fn a01_a_cut_file_says_how_much_is_missing() {
 #[test]
 fn a13_a17_extreme_numbers_at_every_place() {
     let file = sample();
-    let extremes = [
-        u64::MAX,
-        u64::MAX - 7,
-        1 << 63,
-        i64::MAX as u64,
-        1 << 61,
-        1 << 40,
-        u64::from(u32::MAX),
-        0,
-    ];
+    let extremes = [u64::MAX, u64::MAX - 7, 1 << 63, i64::MAX as u64, 1 << 61, 1 << 40, u64::from(u32::MAX), 0];
     for at in 4..file.len() - 8 {
         for extreme in extremes {
             let mut damaged = file.clone();
             damaged[at..at + 8].copy_from_slice(&extreme.to_le_bytes());
-            catch_unwind(|| exercise(damaged))
-                .unwrap_or_else(|_| panic!("panic for {extreme} at {at}"));
+            catch_unwind(|| exercise(damaged)).unwrap_or_else(|_| panic!("panic for {extreme} at {at}"));
         }
     }
 }
@@ -159,13 +120,8 @@ fn a13_a_claimed_array_is_not_allocated() {
             let mut value = element.to_le_bytes().to_vec();
             value.extend(count.to_le_bytes());
             value.extend([0; 32]);
-            let error = Gguf::from_bytes("m", with_value(9, &value))
-                .unwrap_err()
-                .to_string();
-            assert!(
-                error.contains("ends too soon") && error.contains("`k`"),
-                "{error}"
-            );
+            let error = Gguf::from_bytes("m", with_value(9, &value)).unwrap_err().to_string();
+            assert!(error.contains("ends too soon") && error.contains("`k`"), "{error}");
         }
     }
 }
@@ -182,18 +138,8 @@ fn a06_keys_and_names_have_their_own() {
         Gguf::from_bytes("m", file)
     };
     assert_eq!(double(b"k", b"l").unwrap().metadata().len(), 2);
-    assert!(
-        double(b"k", b"k")
-            .unwrap_err()
-            .to_string()
-            .contains("`k` a second time")
-    );
-    assert!(
-        double(b"k", b"\xff")
-            .unwrap_err()
-            .to_string()
-            .contains(r"\xff")
-    );
+    assert!(double(b"k", b"k").unwrap_err().to_string().contains("`k` a second time"));
+    assert!(double(b"k", b"\xff").unwrap_err().to_string().contains(r"\xff"));
     let mut file = sample();
     let at = file.windows(3).position(|w| w == b"t.1").unwrap();
     file[at + 2] = b'0';
@@ -204,13 +150,8 @@ fn a06_keys_and_names_have_their_own() {
 #[test]
 fn a35_a_bool_in_an_array_is_0_or_1() {
     let value = [&7u32.to_le_bytes()[..], &3u64.to_le_bytes(), &[0, 1, 2]].concat();
-    let error = Gguf::from_bytes("m", with_value(9, &value))
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("found 2") && error.contains("byte 51"),
-        "{error}"
-    );
+    let error = Gguf::from_bytes("m", with_value(9, &value)).unwrap_err().to_string();
+    assert!(error.contains("found 2") && error.contains("byte 51"), "{error}");
     assert!(Gguf::from_bytes("m", with_value(9, &value[..14])).is_err());
 }
 
@@ -220,10 +161,7 @@ fn misaligned_offsets_are_refused() {
     let at = file.windows(3).position(|w| w == b"t.1").unwrap();
     file[at + 3 + 4 + 8 + 4] += 8;
     let error = Gguf::from_bytes("m", file).unwrap_err().to_string();
-    assert!(
-        error.contains("multiple of the alignment 16, found 40"),
-        "{error}"
-    );
+    assert!(error.contains("multiple of the alignment 16, found 40"), "{error}");
 }
 
 #[test]

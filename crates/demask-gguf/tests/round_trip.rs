@@ -45,11 +45,7 @@ fn every_value_type_comes_back() {
         writer.add(key, value.clone()).unwrap();
     }
     let gguf = written(&mut writer);
-    let back: Vec<(&str, Value)> = gguf
-        .metadata()
-        .iter()
-        .map(|(key, value)| (key, value.clone()))
-        .collect();
+    let back: Vec<(&str, Value)> = gguf.metadata().iter().map(|(key, value)| (key, value.clone())).collect();
     assert_eq!(back, values);
     assert_eq!(gguf.version(), 3);
     assert!(gguf.tensors().is_empty());
@@ -77,69 +73,34 @@ fn typed_getters_convert_and_refuse() {
     assert_eq!(meta.i32s("heads").unwrap().unwrap(), [4, 2]);
     assert_eq!(meta.f32s("scores").unwrap().unwrap(), [1.5]);
     let tokens = meta.require_strings("tokens").unwrap();
-    assert_eq!(
-        (tokens.len(), tokens.get(1), tokens.get(2)),
-        (2, Some(&b"bc"[..]), None)
-    );
+    assert_eq!((tokens.len(), tokens.get(1), tokens.get(2)), (2, Some(&b"bc"[..]), None));
     assert_eq!(tokens.iter().collect::<Vec<_>>(), [&b"a"[..], b"bc"]);
     assert_eq!(meta.u32("absent").unwrap(), None);
     assert_eq!(meta.get("heads").unwrap().value_type(), ValueType::Array);
 
     let fails = |error: demask_gguf::Error, words: &[&str]| {
         let text = error.to_string();
-        assert!(
-            words.iter().all(|word| text.contains(word)),
-            "{text} lacks one of {words:?}"
-        );
+        assert!(words.iter().all(|word| text.contains(word)), "{text} lacks one of {words:?}");
     };
     // A27: a scalar stored as an array.
-    fails(
-        meta.u32("heads").unwrap_err(),
-        &["memory", "`heads`", "an integer", "an array of 2 i32"],
-    );
-    fails(
-        meta.u32("minus").unwrap_err(),
-        &["`minus`", "from 0 to 4294967295", "i32 -1"],
-    );
+    fails(meta.u32("heads").unwrap_err(), &["memory", "`heads`", "an integer", "an array of 2 i32"]);
+    fails(meta.u32("minus").unwrap_err(), &["`minus`", "from 0 to 4294967295", "i32 -1"]);
     fails(meta.u32("eps").unwrap_err(), &["`eps`", "f64 0.00001"]);
-    fails(
-        meta.f32("count").unwrap_err(),
-        &["`count`", "a float", "u64 4"],
-    );
+    fails(meta.f32("count").unwrap_err(), &["`count`", "a float", "u64 4"]);
     fails(meta.bool("count").unwrap_err(), &["`count`", "a bool"]);
-    fails(
-        meta.string("tokens").unwrap_err(),
-        &["`tokens`", "a string", "an array of 2 string"],
-    );
-    fails(
-        meta.strings("heads").unwrap_err(),
-        &["`heads`", "an array of strings"],
-    );
-    fails(
-        meta.i32s("tokens").map(drop).unwrap_err(),
-        &["`tokens`", "an array of 32-bit integers"],
-    );
-    fails(
-        meta.f32s("heads").unwrap_err(),
-        &["`heads`", "i32 4 at element 0"],
-    );
-    fails(
-        meta.require_u32("absent").unwrap_err(),
-        &["metadata key `absent` is missing"],
-    );
-    fails(
-        meta.require_strings("absent").map(drop).unwrap_err(),
-        &["`absent` is missing"],
-    );
+    fails(meta.string("tokens").unwrap_err(), &["`tokens`", "a string", "an array of 2 string"]);
+    fails(meta.strings("heads").unwrap_err(), &["`heads`", "an array of strings"]);
+    fails(meta.i32s("tokens").map(drop).unwrap_err(), &["`tokens`", "an array of 32-bit integers"]);
+    fails(meta.f32s("heads").unwrap_err(), &["`heads`", "i32 4 at element 0"]);
+    fails(meta.require_u32("absent").unwrap_err(), &["metadata key `absent` is missing"]);
+    fails(meta.require_strings("absent").map(drop).unwrap_err(), &["`absent` is missing"]);
 }
 
 /// The place of the data depends on the length of the header: an error shows at some lengths only.
 #[test]
 fn a09_alignments_and_name_lengths() {
     let dir = tempfile::tempdir().unwrap();
-    let a: Vec<u8> = (0..16u8)
-        .map(|i| i.wrapping_mul(7).wrapping_add(1))
-        .collect();
+    let a: Vec<u8> = (0..16u8).map(|i| i.wrapping_mul(7).wrapping_add(1)).collect();
     let b: Vec<u8> = a.iter().rev().copied().collect();
     let mut files = 0;
     for alignment in [8u32, 16, 32, 64] {
@@ -155,11 +116,7 @@ fn a09_alignments_and_name_lengths() {
             assert_eq!(gguf.alignment(), u64::from(alignment));
             for (name, bytes) in [("a", &a), ("b", &b)] {
                 let tensor = gguf.tensor(name).unwrap();
-                assert_eq!(
-                    gguf.bytes(tensor)[..],
-                    bytes[..],
-                    "{name} at {alignment}, {length}"
-                );
+                assert_eq!(gguf.bytes(tensor)[..], bytes[..], "{name} at {alignment}, {length}");
                 assert_eq!(tensor.offset() % u64::from(alignment), 0);
             }
             files += 1;
@@ -175,23 +132,14 @@ fn every_known_tensor_type_has_a_size_that_both_sides_agree_on() {
     let mut writer = Writer::new();
     for ty in TensorType::all() {
         let bytes = vec![ty.id() as u8; 3 * ty.block_bytes() as usize];
-        writer
-            .tensor(ty.name(), &[ty.block_len(), 3], ty, bytes)
-            .unwrap();
+        writer.tensor(ty.name(), &[ty.block_len(), 3], ty, bytes).unwrap();
     }
     let gguf = written(&mut writer);
     assert_eq!(gguf.tensors().len(), TensorType::all().count());
     for tensor in gguf.tensors() {
         assert_eq!(tensor.ty.name(), tensor.name);
-        assert_eq!(
-            (tensor.rows(), tensor.row_len()),
-            (3, tensor.ty.block_len())
-        );
-        assert!(
-            gguf.bytes(tensor)
-                .iter()
-                .all(|byte| u32::from(*byte) == tensor.ty.id())
-        );
+        assert_eq!((tensor.rows(), tensor.row_len()), (3, tensor.ty.block_len()));
+        assert!(gguf.bytes(tensor).iter().all(|byte| u32::from(*byte) == tensor.ty.id()));
     }
 }
 
@@ -203,16 +151,10 @@ fn data_can_be_streamed() {
             (0..1000u32).try_for_each(|row| out.write_all(&[row as u8; 144]))
         })
         .unwrap();
-    writer
-        .tensor("after", &[1], TensorType::I8, vec![9])
-        .unwrap();
+    writer.tensor("after", &[1], TensorType::I8, vec![9]).unwrap();
     let gguf = written(&mut writer);
     let big = gguf.bytes(gguf.tensor("big").unwrap());
-    assert!(
-        big.chunks(144)
-            .enumerate()
-            .all(|(row, bytes)| bytes.iter().all(|byte| *byte == row as u8))
-    );
+    assert!(big.chunks(144).enumerate().all(|(row, bytes)| bytes.iter().all(|byte| *byte == row as u8)));
     assert_eq!(gguf.bytes(gguf.tensor("after").unwrap())[..], [9]);
     // The bytes outlive the file they came from, on any thread.
     drop(gguf);
@@ -224,19 +166,9 @@ fn a_stream_of_the_wrong_length_is_refused_and_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();
     for count in [3, 5] {
         let mut writer = Writer::new();
-        writer
-            .tensor_with("t", &[4], TensorType::I8, move |out| {
-                out.write_all(&vec![0; count])
-            })
-            .unwrap();
-        let error = writer
-            .save(dir.path().join("m.gguf"))
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.starts_with("cannot write `") && error.contains("m.gguf"),
-            "{error}"
-        );
+        writer.tensor_with("t", &[4], TensorType::I8, move |out| out.write_all(&vec![0; count])).unwrap();
+        let error = writer.save(dir.path().join("m.gguf")).unwrap_err().to_string();
+        assert!(error.starts_with("cannot write `") && error.contains("m.gguf"), "{error}");
     }
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
@@ -245,28 +177,14 @@ fn a_stream_of_the_wrong_length_is_refused_and_leaves_no_file() {
 fn the_writer_refuses_what_the_reader_would() {
     let mut writer = Writer::new();
     writer.add("k", 1u32).unwrap();
-    writer
-        .tensor("t", &[4], TensorType::I8, vec![0; 4])
-        .unwrap();
+    writer.tensor("t", &[4], TensorType::I8, vec![0; 4]).unwrap();
     let long = "n".repeat(65);
     let mut texts = vec![
         writer.add("", 1u32).err().unwrap().to_string(),
         writer.add("k", 1u32).err().unwrap().to_string(),
-        writer
-            .add(&"k".repeat(65536), 1u32)
-            .err()
-            .unwrap()
-            .to_string(),
-        writer
-            .add("general.alignment", 24u32)
-            .err()
-            .unwrap()
-            .to_string(),
-        writer
-            .add("general.alignment", "32")
-            .err()
-            .unwrap()
-            .to_string(),
+        writer.add(&"k".repeat(65536), 1u32).err().unwrap().to_string(),
+        writer.add("general.alignment", 24u32).err().unwrap().to_string(),
+        writer.add("general.alignment", "32").err().unwrap().to_string(),
     ];
     let mut refuse = |name: &str, dims: &[u64], ty: TensorType, len: usize| {
         let error = writer.tensor(name, dims, ty, vec![0; len]).err().unwrap();
@@ -281,27 +199,16 @@ fn the_writer_refuses_what_the_reader_would() {
     refuse("u", &[33], TensorType::Q8_0, 34);
     refuse("u", &[1 << 62, 4], TensorType::I8, 4);
     refuse("u", &[4], TensorType::I8, 5);
-    assert!(
-        texts
-            .iter()
-            .all(|text| text.starts_with("cannot write a GGUF file: ")),
-        "{texts:#?}"
-    );
+    assert!(texts.iter().all(|text| text.starts_with("cannot write a GGUF file: ")), "{texts:#?}");
     // What was refused has left nothing behind.
-    let gguf = written(
-        writer
-            .tensor("u", &[], TensorType::F64, vec![1; 8])
-            .unwrap(),
-    );
+    let gguf = written(writer.tensor("u", &[], TensorType::F64, vec![1; 8]).unwrap());
     assert_eq!((gguf.metadata().len(), gguf.tensors().len()), (1, 2));
 }
 
 #[test]
 fn a_model_in_the_program_is_not_copied() {
     let mut writer = Writer::new();
-    writer
-        .tensor("t", &[4], TensorType::I8, vec![1, 2, 3, 4])
-        .unwrap();
+    writer.tensor("t", &[4], TensorType::I8, vec![1, 2, 3, 4]).unwrap();
     let mut file = Vec::new();
     writer.write_to(&mut file).unwrap();
     let file: &'static [u8] = file.leak();
