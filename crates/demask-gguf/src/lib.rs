@@ -211,14 +211,6 @@ impl Gguf {
         self.find(tensor).expect("the tensor was taken from this file")
     }
 
-    /// Tells the system that the data of a tensor will not be read again soon, as after it was repacked. A hint: the
-    /// data stays readable, and for a model in memory nothing happens.
-    pub fn release(&self, tensor: &TensorInfo) {
-        if let Some(bytes) = self.find(tensor) {
-            bytes.release();
-        }
-    }
-
     fn find(&self, tensor: &TensorInfo) -> Option<Bytes> {
         let start = usize::try_from(tensor.start).ok()?;
         let end = start.checked_add(usize::try_from(tensor.byte_len()).ok()?)?;

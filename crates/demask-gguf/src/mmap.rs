@@ -71,18 +71,22 @@ impl Bytes {
         Some(Bytes { source: Arc::clone(&self.source), start: self.start + range.start, len: range.len() })
     }
 
-    /// Tells the system that these bytes will not be read again soon, so that it may drop their pages.
+    /// Tells the system that `range` of these bytes will not be read again soon, as after it was repacked, so that it may
+    /// drop their pages. Ranges outside are cut off; bytes in memory stay as they are.
     ///
     /// A hint: it can fail without harm, and reading the bytes again fetches them from the file.
-    pub(crate) fn release(&self) {
+    pub fn release(&self, range: Range<usize>) {
+        let (start, end) = (range.start.min(self.len), range.end.min(self.len));
         #[cfg(unix)]
         if let Source::Mapped(map) = &*self.source
-            && self.len > 0
+            && start < end
         {
-            // SAFETY: the range lies inside the mapping (a field invariant). The mapping is of a file and is never
+            // SAFETY: the range lies inside the mapping (a field invariant, and cut to it above). The mapping is of a file and is never
             // written through, so dropped pages come back from the file with the same content; no page holds data
             // that exists only in memory.
-            let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, self.start, self.len) };
+            let _ = unsafe {
+                map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, self.start + start, end - start)
+            };
         }
     }
 }

@@ -47,9 +47,6 @@ impl<'a, B: Backend> WeightSource<'a, B> {
     pub(crate) fn matrix(&mut self, name: &str, rows: usize, cols: usize) -> Result<B::Matrix, Error> {
         let matrix = self.backend.matrix(&self.weights(name, &[cols, rows])?)?;
         self.advance(name);
-        if let Some(info) = self.gguf.tensor(name) {
-            self.gguf.release(info);
-        }
         Ok(matrix)
     }
 
@@ -109,12 +106,15 @@ impl<'a, B: Backend> WeightSource<'a, B> {
             ty: format!("{} ({})", info.ty.name(), info.ty.id()),
             supported: QUANT_TYPES.iter().map(|row| row.name).collect::<Vec<_>>().join(", "),
         })?;
+        let bytes = self.gguf.bytes(info);
+        let map = bytes.clone();
         Ok(Weights {
             name: name.to_owned(),
             ty,
             rows: dims.iter().skip(1).product(),
             cols: dims[0],
-            bytes: SharedBytes::new(self.gguf.bytes(info)),
+            // What was packed leaves memory at once: the model is resident once.
+            bytes: SharedBytes::new(bytes).on_release(move |range| map.release(range)),
         })
     }
 

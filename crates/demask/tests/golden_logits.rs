@@ -1,5 +1,5 @@
 //! Tiny models against the float64 numpy oracle (`fixtures/make/forward.py`).
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 mod golden;
 

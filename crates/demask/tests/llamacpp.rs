@@ -1,6 +1,6 @@
 //! Whole-model logits against llama.cpp on the same files (`fixtures/make/llamacpp.py`), and our error against the float64
 //! oracle beside llama.cpp's own.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 mod golden;
 
