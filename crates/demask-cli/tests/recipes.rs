@@ -67,7 +67,7 @@ fn exact_caches_write_the_same_text() {
 #[test]
 fn every_unmasker_of_the_family_runs_and_streams_what_json_holds() {
     for (model, rules) in [
-        ("tiny-llada-f32", "random threshold factor entropy-threshold entropy-bound hierarchy credit multi-block"),
+        ("tiny-llada-f32", "random threshold factor entropy-threshold entropy-bound hierarchy credit multi-block wino"),
         (
             "tiny-dream-f32",
             "origin entropy threshold factor entropy-threshold entropy-bound hierarchy credit multi-block",
@@ -111,7 +111,6 @@ fn what_has_no_use_is_refused_with_what_has() {
     with(&["--unmask", "wino", "--cache", "dual"]).refused(2, &["--cache dual", "wino"]);
     with(&["--eps", "0.1"]).refused(2, &["--eps 0.1", "Dream"]);
     with(&["--ban", "288"]).refused(2, &["--ban 288", "0 to 287"]);
-    with(&["-n", "8", "--unmask", "wino"]).refused(2, &["wino"]);
     let dream = fixture("tiny-dream-f32");
     run(&["run", "hi", "-m", &dream, "--unmask", "wino"]).refused(2, &["--unmask wino", "Dream", "threshold"]);
 }
