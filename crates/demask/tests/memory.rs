@@ -1,5 +1,5 @@
 //! A model that doesn't fit is refused before its weights are touched.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
 
 use demask::{Device, Error, ModelFile};
 use demask_gguf::{Gguf, TensorType, Writer};
