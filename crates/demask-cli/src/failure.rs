@@ -131,7 +131,7 @@ fn usage_text(error: &clap::Error) -> (String, String) {
         _ => None,
     };
     let option = get(ContextKind::InvalidArg).unwrap_or_default();
-    let bare = option.split([' ', '=']).next().unwrap_or_default().to_owned();
+    let bare = option.split([' ', '=', '[']).next().unwrap_or_default().to_owned();
     let value = get(ContextKind::InvalidValue).unwrap_or_default();
     let help = help_command();
     let similar = [ContextKind::SuggestedArg, ContextKind::SuggestedValue, ContextKind::SuggestedSubcommand]

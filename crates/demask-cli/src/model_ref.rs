@@ -34,9 +34,6 @@ impl ModelRef {
         };
         let path = Path::new(given);
         let text = given.to_str().unwrap_or_default();
-        if path.is_dir() && is_hub(text) {
-            return ModelRef::Hub(text.to_owned());
-        }
         if path.exists() || looks_like_a_file(text) {
             return ModelRef::File(path.to_owned());
         }
@@ -44,6 +41,14 @@ impl ModelRef {
             _ if is_hub(text) => ModelRef::Hub(text.to_owned()),
             _ if is_short(text) => ModelRef::Short(text.to_owned()),
             _ => ModelRef::File(path.to_owned()),
+        }
+    }
+
+    /// The file, if it is one.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            ModelRef::File(path) => Some(path),
+            _ => None,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -70,12 +70,7 @@ impl Source<'_> {
     }
 
     fn read(&self, from: impl Read, name: &str) -> Result<String> {
-        let mut bytes = Vec::new();
-        from.take(LONGEST + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {name}"))?;
-        if bytes.len() as u64 > LONGEST {
-            bail!("{name} is longer than {} MiB", LONGEST >> 20);
-        }
-        let mut text = utf8(name, bytes)?;
+        let mut text = utf8(name, read_bounded(from, name)?)?;
         if text.starts_with('\u{feff}') {
             output::line("note", &format!("{name} begins with a byte order mark, which is part of the {}", self.what));
         }
@@ -89,10 +84,25 @@ impl Source<'_> {
     }
 }
 
+/// Everything that `from` holds, unless that is more than any text.
+pub(crate) fn read_bounded(from: impl Read, name: &str) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(LONGEST + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {name}"))?;
+    if bytes.len() as u64 > LONGEST {
+        bail!("{name} is longer than {} MiB", LONGEST >> 20);
+    }
+    Ok(bytes)
+}
+
 impl PromptArgs {
     fn source(&self) -> Source<'_> {
         let argument = self.prompt.as_deref();
         Source { what: "prompt", argument, files: &self.files, keeps_newline: self.no_chat }
+    }
+
+    /// The files that are read.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(PathBuf::as_path)
     }
 
     /// Refuses at once what can be refused without reading anything.

@@ -14,10 +14,11 @@ pub(crate) fn interrupted() -> bool {
 /// the program leaves the terminal as it was.
 #[cfg(unix)]
 pub(crate) fn watch() -> std::io::Result<()> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+    use signal_hook::consts::{SIGINT, SIGTERM, SIGTSTP};
     use signal_hook::low_level::emulate_default_handler;
 
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGTSTP])?;
+    // A hangup is left alone: whoever started us with `nohup` had it ignored.
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGTSTP])?;
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for signal in signals.forever() {
             if signal == SIGINT && !INTERRUPTED.swap(true, Ordering::Relaxed) {

@@ -256,7 +256,7 @@ fn misuse_is_told_in_one_line() {
     run(&["inspect"]).refused(2, &["FILE"]);
     run(&["run", "hi", "--system", "x", "--no-chat"]).refused(2, &["--system", "--no-chat"]);
     run(&["tokenize", "--special", "hi"]).refused(2, &["--no-chat"]);
-    run(&["logits", "--tokens", "1,x", "--out", "/tmp/x"]).refused(2, &["--tokens", "x"]);
+    run(&["logits", "--tokens", "1,x", "--out", "no-such-folder/x"]).refused(2, &["--tokens", "x"]);
     assert_eq!(run::<&str>(&[]).code, Some(2));
 }
 

@@ -320,7 +320,7 @@ pub(crate) struct InspectArgs {
         scores position p + 1.",
     after_help = "Examples:\n  \
         demask logits --tokens 1,2,3 --out logits.f32\n  \
-        demask logits -n 8 --rows 20-27 \"Name the months.\" --out logits.f32"
+        demask logits -n 8 --rows 14-21 \"Name the months.\" --out logits.f32"
 )]
 pub(crate) struct LogitsArgs {
     #[command(flatten)]

@@ -201,6 +201,9 @@ impl RecipeChoice {
         let mut changes = Map::new();
         for part in parts {
             let (name, value) = part.split_once('=').ok_or_else(|| format!("`{part}` must be like threshold=0.8"))?;
+            if name == "recipe" {
+                return Err(format!("`{part}` would be another recipe; start with its name"));
+            }
             let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
             changes.insert(name.replace('_', "-"), value);
         }

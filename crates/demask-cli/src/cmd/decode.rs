@@ -50,6 +50,10 @@ impl Watched<'_> {
     /// Runs it from `canvas` to its end.
     pub(super) fn go(mut self, subject: &dyn Subject, canvas: &Canvas, out: &mut Out) -> Result<()> {
         let (view, tokenizer) = (self.view, self.model.tokenizer());
+        let reference = self.model.spec().family.rules().contains(&self.settings.unmask);
+        if !view.verbose && (!reference || !self.settings.cache.is_exact()) {
+            output::line("note", "these settings are approximate: the text may differ from that of `--recipe exact`");
+        }
         let draws = live::is_wanted(view.live, view.json);
         let shares = draws && live::streams_share_a_terminal();
         let mut trace =
@@ -195,9 +199,15 @@ impl Trace {
     }
 }
 
-/// Refuses a path that can't become a file, without making one.
-pub(super) fn check_writable(path: &Path) -> Result<()> {
+/// Refuses a path that can't become a file, or that is one of `inputs`, without making one.
+pub(super) fn check_writable<'a>(path: &Path, inputs: impl IntoIterator<Item = &'a Path>) -> Result<()> {
     let name = escape(path.as_os_str().as_encoded_bytes());
+    // Links count: what matters is the file that would be overwritten.
+    if let Ok(real) = path.canonicalize()
+        && inputs.into_iter().any(|input| input.canonicalize().is_ok_and(|input| input == real))
+    {
+        bail!("cannot write `{name}`: this command reads from it");
+    }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if path.is_dir() {
         bail!("cannot write `{name}`: it is a directory");

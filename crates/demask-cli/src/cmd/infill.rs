@@ -28,7 +28,8 @@ pub(crate) fn run(args: &InfillArgs) -> Result<()> {
     let source = Source { what: "text", argument, files: &args.files, keeps_newline: false };
     source.check()?;
     if let Some(path) = &args.view.trace {
-        check_writable(path)?;
+        let texts = args.files.iter().map(std::path::PathBuf::as_path);
+        check_writable(path, args.model.reference().path().into_iter().chain(texts))?;
     }
     let marked = Marked::new(&source.text()?)?;
     let request = marked.request(args.settings.request(recipe, marked.open()));

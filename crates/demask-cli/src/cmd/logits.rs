@@ -17,7 +17,7 @@ pub(crate) fn run(args: &LogitsArgs) -> Result<()> {
     }
     let mut stdout = None;
     match &args.out {
-        Some(path) => check_writable(path)?,
+        Some(path) => check_writable(path, args.model.reference().path().into_iter().chain(args.prompt.paths()))?,
         None => {
             let out = stdout.insert(Out::stdout());
             if out.is_terminal() {

@@ -34,8 +34,11 @@ fn load_model(file: ModelFile, device: &Device) -> Result<Model> {
     file.load(device, &mut |done, all| progress.update(done, all)).map_err(|error| name_file(error.into(), &name))
 }
 
-/// A message about a model names its file.
+/// A message about a model names its file; one about a prompt doesn't.
 fn name_file(error: Error, name: &str) -> Error {
+    if !error.is::<demask::Error>() && !error.is::<demask_gguf::Error>() {
+        return error;
+    }
     if error.to_string().contains(name) { error } else { error.context(format!("cannot use {}", quoted(name))) }
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     request.check()?;
     args.prompt.check()?;
     if let Some(path) = &args.view.trace {
-        check_writable(path)?;
+        check_writable(path, args.model.reference().path().into_iter().chain(args.prompt.paths()))?;
     }
     let started = Instant::now();
     let file = read_model(args.model.reference().open()?)?;

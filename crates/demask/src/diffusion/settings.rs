@@ -127,6 +127,10 @@ impl Request {
                 format!("{open} open positions in blocks of {block_length} are {blocks} blocks, and each needs a step"),
             );
         }
+        let banned: std::collections::HashSet<u32> = self.banned.iter().copied().collect();
+        if (0..spec.vocab as u32).all(|token| token == spec.mask_token || banned.contains(&token)) {
+            return wrong("--ban", format!("of {} tokens", banned.len()), "no token would be left to write");
+        }
         if let Some(&token) = self.banned.iter().find(|&&token| token as usize >= spec.vocab) {
             return wrong("--ban", token, format!("the vocabulary has ids 0 to {}", spec.vocab - 1));
         }

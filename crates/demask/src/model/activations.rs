@@ -1,11 +1,13 @@
 //! What a forward pass works in: the activations of one canvas, its keys and its values.
 
-use demask_compute::Backend;
+use demask_compute::{Backend, RopeSpec};
 
 use super::{ModelSpec, Output, Plan, Prediction};
 
 /// Buffers for a canvas, allocated once. Row counts follow the plan.
 pub(super) struct Activations<B: Backend> {
+    /// Rotations of the canvas's positions.
+    pub(super) rope: B::RopeTable,
     /// Keys and values by canvas position.
     pub(super) kv: B::Kv,
     /// The residual stream, `[R, D]`.
@@ -40,6 +42,8 @@ impl<B: Backend> Activations<B> {
     pub(super) fn new(b: &B, s: &ModelSpec, positions: usize) -> Self {
         let (l, q, kv) = (positions, s.heads * s.head_dim, s.kv_heads * s.head_dim);
         Activations {
+            // As long as the canvas, not as the context that a file claims.
+            rope: b.rope_table(&RopeSpec { positions: l, ..s.rope }),
             kv: b.kv(s.layers, l, s.kv_heads, s.head_dim),
             x: b.rows(l, s.width),
             normed: b.operand(l, s.width),

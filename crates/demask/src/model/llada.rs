@@ -15,7 +15,6 @@ use crate::weights::{Projection, WeightSource};
 pub(super) struct Llada<B: Backend> {
     spec: ModelSpec,
     backend: Arc<B>,
-    rope: B::RopeTable,
     token_embd: B::Table,
     layers: Vec<Layer<B>>,
     output_norm: B::Vector,
@@ -52,7 +51,6 @@ impl<B: Backend> Llada<B> {
             })
         };
         Ok(Llada {
-            rope: backend.rope_table(&spec.rope),
             token_embd: from.table("token_embd.weight", spec.vocab, d)?,
             layers: (0..spec.layers).map(|n| layer(from, n)).collect::<Result<_, _>>()?,
             output_norm: from.vector("output_norm.weight", d)?,
@@ -98,7 +96,7 @@ impl<B: Backend> MaskPredictor for Forward<B> {
 
 impl<B: Backend> Forward<B> {
     fn run(&mut self, visible: Visibility, plan: &Plan<'_>, out: &mut Prediction) {
-        let Llada { spec, backend, rope, token_embd, layers, output_norm, output } = &*self.model;
+        let Llada { spec, backend, token_embd, layers, output_norm, output } = &*self.model;
         let (b, a, eps) = (&**backend, &mut self.activations, spec.norm_eps);
 
         b.embed(token_embd, &a.tokens, &mut a.x); // x [R, D]
@@ -106,7 +104,7 @@ impl<B: Backend> Forward<B> {
             b.rms_norm(&a.x, &layer.attn_norm, eps, &mut a.normed); // [R, D]
             layer.attn_k.apply(b, &a.normed, &mut a.k); // [R, G*K]
             layer.attn_v.apply(b, &a.normed, &mut a.v); // [R, G*K]
-            b.rope(&mut a.k, &a.positions, rope);
+            b.rope(&mut a.k, &a.positions, &a.rope);
             b.kv_write(&a.k, &a.v, n, &a.slots, &mut a.kv);
             if n + 1 == layers.len() {
                 // Past the last keys and values only the wanted rows matter: R becomes W.
@@ -114,7 +112,7 @@ impl<B: Backend> Forward<B> {
                 b.rms_norm(&a.x, &layer.attn_norm, eps, &mut a.normed); // [W, D]
             }
             layer.attn_q.apply(b, &a.normed, &mut a.q); // [R, H*K]
-            b.rope(&mut a.q, &a.positions, rope);
+            b.rope(&mut a.q, &a.positions, &a.rope);
             b.attention(&a.q, &a.kv, n, visible, &mut a.attended); // [R, H*K]
             b.linear_add(&a.attended, &layer.attn_output, &mut a.x); // x [R, D]
 

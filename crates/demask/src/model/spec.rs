@@ -66,7 +66,7 @@ pub struct ModelSpec {
     pub context: usize,
     /// Epsilon of the norms.
     pub norm_eps: f32,
-    /// Rotary embedding.
+    /// Rotary embedding; its number of positions is each canvas's own.
     pub rope: RopeSpec,
     /// The token of open positions.
     pub mask_token: u32,
@@ -174,7 +174,7 @@ impl ModelSpec {
             vocab,
             context,
             norm_eps,
-            rope: RopeSpec { style: architecture.rope, head_dim, theta: f64::from(theta), positions: context },
+            rope: RopeSpec { style: architecture.rope, head_dim, theta: f64::from(theta), positions: 0 },
             mask_token: mask_token(meta, architecture, vocab)?,
             shift_logits: shift(meta)?.unwrap_or(architecture.shift_logits),
             block_length: scalar(meta, "diffusion.block_length")?.filter(|&length| length > 0),

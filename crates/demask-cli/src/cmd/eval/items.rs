@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::results::Fingerprint;
 use crate::blanks::Marked;
 use crate::failure::Advised;
+use crate::prompt::read_bounded;
 
 /// A question with its answer.
 #[derive(Debug)]
@@ -62,7 +63,11 @@ impl Item {
 /// Reads a file of items, and a number that another file would not have.
 pub(super) fn read(path: &Path) -> Result<(Vec<Item>, String)> {
     let name = escape(path.as_os_str().as_encoded_bytes());
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read `{name}`"))?;
+    let file = std::fs::File::open(path).with_context(|| format!("cannot read `{name}`"))?;
+    let text = String::from_utf8(read_bounded(file, &format!("`{name}`"))?).map_err(|error| {
+        anyhow::anyhow!("cannot read `{name}`: byte {} is not UTF-8", error.utf8_error().valid_up_to())
+    })?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let mut fingerprint = Fingerprint::default();
     let mut ids = HashSet::new();
     let mut items = Vec::new();

@@ -38,8 +38,8 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         return Err(Misuse::new("there is no file of prompts and answers", hint).into());
     };
     let runs = requests(args)?;
-    for path in args.out.iter().chain(&args.plot) {
-        check_writable(path)?;
+    for output in args.out.iter().chain(&args.plot) {
+        check_writable(output, args.model.reference().path().into_iter().chain([path.as_path()]))?;
     }
     let (mut items, fingerprint) = items::read(path)?;
     let all = items.len();

@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::items::Item;
 use crate::failure::Misuse;
 use crate::output;
+use crate::prompt::read_bounded;
 
 /// A file is written at most this often.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -105,9 +106,9 @@ impl Results {
     /// Takes over the answers of a file from before; refused if they were given to something else.
     pub(super) fn resume(&mut self, path: &Path, items: &[Item]) -> Result<()> {
         let name = escape(path.as_os_str().as_encoded_bytes());
-        let text = match fs::read(path) {
+        let text = match fs::File::open(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            text => text.with_context(|| format!("cannot read `{name}`"))?,
+            file => read_bounded(file.with_context(|| format!("cannot read `{name}`"))?, &format!("`{name}`"))?,
         };
         let Ok(kept) = serde_json::from_slice::<Kept>(&text) else {
             bail!("`{name}` is there already, and holds no results of `demask eval`");
