@@ -8,7 +8,7 @@
 //!   The model's forward pass is written once against it.
 //! * The CPU multiplies 4- to 8-bit weight codes by 8-bit activations in integers. Activations are quantised with one
 //!   scale per 32 values ([`Backend::Operand`]); weights keep the scales of their file.
-//! * The unit of work is a *tile*: 16 weight rows by up to 16 activation rows. Kernels are plain functions in a table
+//! * The unit of work is a *tile*: a panel of weight rows by a few activation rows. Kernels are plain functions in a table
 //!   ([`cpu::Kernels`]) chosen once, at run time, from what the processor can do. The scalar table is the truth that
 //!   all others are tested against.
 //! * [`conformance`] holds one list of cases that every backend and every kernel table must pass.
