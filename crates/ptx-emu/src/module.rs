@@ -148,9 +148,15 @@ impl Module {
             let name = self.program.files.iter().find(|(number, _)| *number == file).map_or("?", |(_, name)| name);
             format!("{name}:{line}")
         });
+        let mut what = trouble.what;
+        // Lanes that wait for others may be the cause of what those do meanwhile.
+        for group in warp.others.iter().filter(|group| group.needs.is_some() && group.pc != warp.pc) {
+            let line = self.program.code[group.pc as usize].line;
+            what += &format!(" (meanwhile lanes {:#010x} wait at line {line} for others)", group.mask);
+        }
         Fault::new(Report {
             kind: trouble.kind,
-            what: trouble.what,
+            what,
             module: self.name.clone(),
             kernel: kernel.name.clone(),
             line,
