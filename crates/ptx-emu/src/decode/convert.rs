@@ -104,8 +104,8 @@ impl<'a> Lowering<'a, '_> {
         operands: &[Operand<'a>],
     ) -> Decoded<Op> {
         fn one(value: u64, format: Format, rounding: Rounding, relu: bool) -> u64 {
-            let value = f64::from(f32::get(value));
-            narrow(if relu && value < 0.0 { 0.0 } else { value }, format, rounding)
+            let bits = narrow(f64::from(f32::get(value)), format, rounding);
+            if relu && bits & 0x8000 != 0 { 0 } else { bits }
         }
         macro_rules! pair {
             ($format:expr, $rounding:expr, $relu:expr) => {

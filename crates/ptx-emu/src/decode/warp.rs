@@ -82,7 +82,12 @@ impl<'a> Lowering<'a, '_> {
         // Types of operands that PTX knows in matrices only are no types of registers.
         let mut narrow = [None; 2];
         for place in &mut narrow {
-            *place = opcode.take_any(&["tf32", "s4", "u4"]);
+            *place = opcode.take_with(|modifier| match modifier {
+                "tf32" => Some(Element::Tf32),
+                "s4" => Some(Element::S4),
+                "u4" => Some(Element::U4),
+                _ => None,
+            });
         }
         let kinds = opcode.kinds();
         let element = |kind: Type| match kind {
@@ -92,17 +97,12 @@ impl<'a> Lowering<'a, '_> {
             Type::U8 => Some(Element::U8),
             _ => None,
         };
-        let special = |name: &str| match name {
-            "tf32" => Element::Tf32,
-            "s4" => Element::S4,
-            _ => Element::U4,
-        };
         let (d_kind, a_kind, b_kind, c_kind) = match (kinds.as_slice(), narrow) {
             (&[d, a, b, c], [None, None]) => match (element(a), element(b)) {
                 (Some(a), Some(b)) => (d, a, b, c),
                 _ => return Err(format!("elements of types {a:?} and {b:?} are not supported")),
             },
-            (&[d, c], [Some(a), Some(b)]) => (d, special(a), special(b), c),
+            (&[d, c], [Some(a), Some(b)]) => (d, a, b, c),
             _ => return Err("expected four types".to_owned()),
         };
         let k: usize = shape[shape.find('k').map_or(0, |at| at + 1)..].parse().unwrap_or(0);
