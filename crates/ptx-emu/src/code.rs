@@ -374,10 +374,45 @@ pub(crate) enum Op {
     Nothing,
 }
 
+/// Who executes an instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Each lane by itself.
+    Alone,
+    /// Lanes together, for which some may have to wait.
+    Together,
+    /// It decides where lanes go.
+    Control,
+}
+
+impl Op {
+    pub(crate) fn class(&self) -> Class {
+        match self {
+            Op::Branch(_) | Op::BranchIndexed { .. } | Op::Call { .. } | Op::Return { .. } | Op::Exit | Op::Trap => {
+                Class::Control
+            }
+            Op::Barrier { .. }
+            | Op::Matrix(_)
+            | Op::LoadMatrix { .. }
+            | Op::StoreMatrix { .. }
+            | Op::TransposeMatrix { .. }
+            | Op::Shuffle { .. }
+            | Op::Vote { .. }
+            | Op::Ballot { .. }
+            | Op::MatchAny { .. }
+            | Op::MatchAll { .. }
+            | Op::ReduceWarp { .. }
+            | Op::SyncWarp { .. } => Class::Together,
+            _ => Class::Alone,
+        }
+    }
+}
+
 /// An instruction and where it comes from.
 #[derive(Debug)]
 pub(crate) struct Code {
     pub(crate) op: Op,
+    pub(crate) class: Class,
     pub(crate) guard: Guard,
     /// Line of the text.
     pub(crate) line: u32,

@@ -84,6 +84,15 @@ pub(crate) fn widen(bits: u64, format: Format) -> f64 {
     if sign == 1 { -magnitude } else { magnitude }
 }
 
+/// The value of an f16. Its fields are moved to where an f32 has them, which is off by a factor.
+#[inline(always)]
+pub(crate) fn half_value(bits: u64) -> f32 {
+    let moved = (bits as u32 & 0x7fff) << 13;
+    let scaled = f32::from_bits(moved) * f32::from_bits(0x7780_0000);
+    let special = if moved >= 0x0f80_0000 { 0x7f80_0000 } else { 0 };
+    f32::from_bits(scaled.to_bits() | special | (bits as u32 & 0x8000) << 16)
+}
+
 /// A power of two within the normal range of f64.
 fn pow2(exponent: i64) -> f64 {
     f64::from_bits(((exponent + 1023) as u64) << 52)

@@ -160,6 +160,9 @@ impl Shared {
         let count = self.words.len();
         for word in at / 4..end.div_ceil(4) {
             let cell = &mut self.words[word];
+            if how == Use::Read && read_before(cell, who, lane) {
+                continue;
+            }
             if cell.write_stamp < self.base && cell.read_stamp < self.base {
                 *cell = Cell::default();
             }
@@ -263,9 +266,9 @@ fn check_writer(
     Err(Conflict { kind: FaultKind::SharedRace, with })
 }
 
-/// Whether all reads since the last write happened before this write.
+/// A warp that has read since the last write, and not before this access.
 #[inline]
-fn check_readers(cell: &Cell, who: &Who<'_>, lane: usize) -> Result<(), Conflict> {
+fn unordered_reader(cell: &Cell, who: &Who<'_>, lane: usize) -> Option<usize> {
     let mut readers = cell.readers;
     while readers != 0 {
         let warp = readers.trailing_zeros() as usize;
@@ -276,25 +279,44 @@ fn check_readers(cell: &Cell, who: &Who<'_>, lane: usize) -> Result<(), Conflict
             cell.read_stamp <= who.seen[warp]
         };
         if !ordered {
-            let with = format!("what warp {warp} read at line {}", cell.read_line);
-            return Err(Conflict { kind: FaultKind::SharedRace, with });
+            return Some(warp);
         }
     }
-    Ok(())
+    None
+}
+
+/// Whether all reads since the last write happened before this write.
+#[inline]
+fn check_readers(cell: &Cell, who: &Who<'_>, lane: usize) -> Result<(), Conflict> {
+    match unordered_reader(cell, who, lane) {
+        None => Ok(()),
+        Some(warp) => Err(Conflict {
+            kind: FaultKind::SharedRace,
+            with: format!("what warp {warp} read at line {}", cell.read_line),
+        }),
+    }
+}
+
+/// Whether this lane, or several lanes of its warp, have read this word at this very tick: nothing can have changed.
+#[inline]
+fn read_before(cell: &Cell, who: &Who<'_>, lane: usize) -> bool {
+    cell.read_stamp == who.tick
+        && cell.readers >> who.warp & 1 == 1
+        && (cell.read_lane == MANY || usize::from(cell.read_lane) == lane)
+        && cell.flags & (SPLIT | PENDING) == 0
 }
 
 #[inline]
 fn record_read(cell: &mut Cell, who: &Who<'_>, lane: usize) {
     let me = 1u32 << who.warp;
-    if cell.readers == me && cell.read_stamp == who.tick {
+    if cell.read_stamp == who.tick && cell.readers & me != 0 {
         if usize::from(cell.read_lane) != lane {
             cell.read_lane = MANY;
         }
         return;
     }
     // Readers that happened before this one need no longer be remembered.
-    let all_before = check_readers(cell, who, lane).is_ok();
-    if all_before {
+    if unordered_reader(cell, who, lane).is_none() {
         cell.readers = me;
         cell.read_stamp = who.tick;
         cell.read_lane = lane as u8;

@@ -2,7 +2,7 @@
 
 use crate::code::{LOCAL_WINDOW, Op, PARAM_WINDOW, SHARED_WINDOW};
 use crate::lanes::{Map1, Map2, map};
-use crate::round::{BF16, Conversion, F16, Format, Rounding, TF32, narrow, sign_extend, truncate};
+use crate::round::{BF16, Conversion, F16, Format, Rounding, TF32, half_value, narrow, sign_extend, truncate};
 use crate::syntax::{Operand, Space, Type};
 use crate::word::Word;
 
@@ -224,7 +224,7 @@ fn quick(how: &Conversion) -> Option<Map1> {
         (Type::F32, Type::Bf16, Rounding::Nearest, false) => {
             map!(|a| narrow(f64::from(f32::get(a)), BF16, Rounding::Nearest))
         }
-        (Type::F16, Type::F32, _, false) => map!(|a| (crate::round::widen(a & 0xffff, F16) as f32).put()),
+        (Type::F16, Type::F32, _, false) => map!(|a| half_value(a).put()),
         (Type::Bf16, Type::F32, _, false) => map!(|a| f32::get((a & 0xffff) << 16).put()),
         (Type::F32, Type::S32, Rounding::Nearest, _) if wide == 32 => {
             map!(|a| (f32::get(a).round_ties_even() as i32).put())

@@ -392,7 +392,8 @@ impl<'a> Lowering<'a, '_> {
             self.program.opcodes.push(opcode.to_owned());
             next
         });
-        self.program.code.push(Code { op, guard, line: line as u32, opcode, source });
+        let class = op.class();
+        self.program.code.push(Code { op, class, guard, line: line as u32, opcode, source });
     }
 
     fn instruction(&mut self, instruction: &Instruction<'a>) -> Decoded<()> {

@@ -18,29 +18,25 @@ pub(super) enum Needs {
 }
 
 impl Run<'_> {
-    /// Which lanes an instruction needs besides those that are here; nothing if it needs none.
+    /// Which lanes an instruction needs that lanes execute together.
     #[inline]
-    pub(super) fn needs(code: &Code) -> Option<Needs> {
-        let members = match &code.op {
-            Op::Barrier { .. } => return Some(Needs::Everyone),
-            Op::Matrix(_) | Op::LoadMatrix { .. } | Op::StoreMatrix { .. } | Op::TransposeMatrix { .. } => {
-                return Some(Needs::Full);
-            }
+    pub(super) fn needs(code: &Code) -> Needs {
+        match &code.op {
             Op::Shuffle { members, .. }
             | Op::Vote { members, .. }
             | Op::Ballot { members, .. }
             | Op::MatchAny { members, .. }
             | Op::MatchAll { members, .. }
             | Op::ReduceWarp { members, .. }
-            | Op::SyncWarp { members } => *members,
-            _ => return None,
-        };
-        Some(Needs::Members(members))
+            | Op::SyncWarp { members } => Needs::Members(*members),
+            Op::Barrier { .. } => Needs::Everyone,
+            _ => Needs::Full,
+        }
     }
 
     /// Waits until all lanes that an instruction needs are here; then only they run. False if they aren't, and
     /// another group runs meanwhile.
-    pub(super) fn company(&self, warp: &mut Warp, mask: u32, needs: &Needs) -> Outcome<bool> {
+    pub(super) fn company(&self, needs: Needs, warp: &mut Warp, mask: u32) -> Outcome<bool> {
         // Lanes whose guard is false go on.
         let rest = warp.mask & !mask;
         warp.mask = mask;
@@ -50,7 +46,7 @@ impl Run<'_> {
         let wanted = match needs {
             Needs::Everyone | Needs::Full => warp.present,
             Needs::Members(members) => {
-                let members = register(&warp.registers, self.constants, *members);
+                let members = register(&warp.registers, self.constants, members);
                 let first = mask.trailing_zeros() as usize;
                 let wanted = members[first] as u32;
                 let alike =

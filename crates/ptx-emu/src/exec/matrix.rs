@@ -7,7 +7,7 @@
 use crate::code::{Address, Element, Matrix, Reg};
 use crate::error::{FaultKind, Outcome, Trouble};
 use crate::lanes::{ALL, LANES, Lanes};
-use crate::round::{BF16, F16, Rounding, narrow, sign_extend, widen};
+use crate::round::{F16, Rounding, half_value, narrow, sign_extend, widen};
 use crate::syntax::Type;
 use crate::word::Word;
 
@@ -26,6 +26,7 @@ fn per_register(kind: Element) -> usize {
     }
 }
 
+#[inline(always)]
 fn integer(word: u64, index: usize, kind: Element) -> i16 {
     match kind {
         Element::S8 => i16::from((word >> (8 * index)) as i8),
@@ -35,13 +36,24 @@ fn integer(word: u64, index: usize, kind: Element) -> i16 {
     }
 }
 
-fn float(word: u64, index: usize, kind: Element) -> f64 {
+#[inline(always)]
+fn float(word: u64, index: usize, kind: Element) -> f32 {
     match kind {
-        Element::F16 => widen(word >> (16 * index) & 0xffff, F16),
-        Element::Bf16 => widen(word >> (16 * index) & 0xffff, BF16),
+        Element::F16 => half_value(word >> (16 * index)),
+        Element::Bf16 => f32::from_bits((word >> (16 * index) << 16) as u32),
         // The unit ignores the lowest 13 bits.
-        _ => f64::from(f32::from_bits(word as u32 & !0x1fff)),
+        _ => f32::from_bits(word as u32 & !0x1fff),
     }
+}
+
+/// A dot product of integers: exact, and in a form that processors have an instruction for.
+#[inline(always)]
+fn dot(a: &[i16; MAX_K], b: &[i16; MAX_K], length: usize) -> i32 {
+    let part = |from: usize| -> i32 {
+        a[from..from + 16].iter().zip(&b[from..from + 16]).map(|(&x, &y)| i32::from(x) * i32::from(y)).sum()
+    };
+    // Beyond the length there are zeros.
+    (0..length).step_by(16).map(part).sum()
 }
 
 /// Rows of an operand: `(row, inner)` of each element that a register of a lane holds.
@@ -81,11 +93,7 @@ pub(super) fn multiply(matrix: &Matrix, constants: &[Lanes], warp: &mut Warp) {
             let c = register(registers, constants, c);
             for (lane, value) in result.iter_mut().enumerate() {
                 let (row, column) = place(lane, index);
-                let dot: i32 = a[row][..matrix.k]
-                    .iter()
-                    .zip(&b[column][..matrix.k])
-                    .map(|(&x, &y)| i32::from(x) * i32::from(y))
-                    .sum();
+                let dot = dot(&a[row], &b[column], matrix.k);
                 let c = c[lane] as i32;
                 *value = if matrix.saturate { c.saturating_add(dot) } else { c.wrapping_add(dot) }.put();
             }
@@ -102,11 +110,25 @@ pub(super) fn multiply(matrix: &Matrix, constants: &[Lanes], warp: &mut Warp) {
                 f64::from(f32::get(register(registers, constants, matrix.c[index])[lane]))
             }
         };
+        // Eight columns at once; each sum is formed in the order of the inner elements.
+        let mut columns = [[0f32; 8]; MAX_K];
+        for (column, elements) in b.iter().enumerate().take(8) {
+            for (inner, &element) in elements.iter().enumerate().take(matrix.k) {
+                columns[inner][column] = element;
+            }
+        }
+        let mut sums = [[0f64; 8]; MAX_M];
+        for (sums, row) in sums.iter_mut().zip(&a).take(matrix.m) {
+            for (&element, column) in row.iter().zip(&columns).take(matrix.k) {
+                for (sum, &other) in sums.iter_mut().zip(column) {
+                    *sum += f64::from(element) * f64::from(other);
+                }
+            }
+        }
         for (index, result) in results.iter_mut().enumerate().take(2 * groups) {
             for (lane, value) in result.iter_mut().enumerate() {
                 let (row, column) = place(lane, index);
-                let dot: f64 = a[row][..matrix.k].iter().zip(&b[column][..matrix.k]).map(|(x, y)| x * y).sum();
-                let sum = dot + c(lane, index);
+                let sum = sums[row][column] + c(lane, index);
                 *value =
                     if matrix.d_kind == Type::F16 { narrow(sum, F16, Rounding::Nearest) } else { (sum as f32).put() };
             }
@@ -126,16 +148,16 @@ pub(super) fn multiply(matrix: &Matrix, constants: &[Lanes], warp: &mut Warp) {
 
 impl Run<'_> {
     /// The address of each row: matrix `i` has those that lanes `8i..8i + 8` name.
-    fn row_addresses(&self, address: Address, warp: &Warp, matrices: usize) -> Outcome<Vec<u64>> {
+    fn row_addresses(&self, address: Address, warp: &Warp, matrices: usize) -> Outcome<Lanes> {
         let base = register(&warp.registers, self.constants, address.base);
-        let mut rows = Vec::with_capacity(8 * matrices);
+        let mut rows = [0; LANES];
         for (lane, base) in base.iter().enumerate().take(8 * matrices) {
             let (_, row) = super::memory::resolve(crate::syntax::Space::Generic, base.wrapping_add(address.offset));
             if row % 16 != 0 {
                 let what = "a row of a matrix at an address that is not a multiple of 16".to_owned();
                 return Trouble::at(FaultKind::Misaligned, lane, row, what);
             }
-            rows.push(row);
+            rows[lane] = row;
         }
         Ok(rows)
     }

@@ -94,22 +94,36 @@ impl Run<'_> {
         warp: &mut Warp,
         mask: u32,
     ) -> Outcome {
+        match access.regs.len() {
+            1 => self.load_elements::<1>(access, line, block, warp, mask),
+            2 => self.load_elements::<2>(access, line, block, warp, mask),
+            4 => self.load_elements::<4>(access, line, block, warp, mask),
+            _ => self.load_elements::<8>(access, line, block, warp, mask),
+        }
+    }
+
+    fn load_elements<const N: usize>(
+        &mut self,
+        access: &Access,
+        line: u32,
+        block: &mut Block,
+        warp: &mut Warp,
+        mask: u32,
+    ) -> Outcome {
         let addresses = addresses(self, warp, access.address);
-        let count = access.regs.len();
-        let bytes = count * access.width;
+        let bytes = N * access.width;
         self.user.strong = access.strong;
-        let mut values: [Lanes; 8] = [[0; LANES]; 8];
+        let mut values: [Lanes; N] = [[0; LANES]; N];
+        let who = self.who(block, warp, line, access.strong);
         for lane in each(mask) {
             let (space, address) = resolve(access.space, addresses[lane]);
             check_alignment(lane, address, bytes)?;
             let found = match space {
-                Space::Shared => {
-                    let who = self.who(block, warp, line, access.strong);
-                    block.shared.load(&who, lane, address, bytes)?
-                }
+                Space::Shared => block.shared.load(&who, lane, address, bytes)?,
                 Space::Local => &warp.local[local_range(self.kernel.local, lane, address, bytes)?],
                 Space::Param => {
-                    match usize::try_from(address).ok().and_then(|at| self.params.get(at..at.checked_add(bytes)?)) {
+                    let end = address.checked_add(bytes as u64).and_then(|end| usize::try_from(end).ok());
+                    match end.and_then(|end| self.params.get(end - bytes..end)) {
                         Some(found) => found,
                         None => return outside("parameters", self.params.len(), lane, address, bytes),
                     }
@@ -282,17 +296,20 @@ impl Run<'_> {
 
     /// Delivers the copies of all but the latest groups.
     pub(super) fn wait(&mut self, groups: Option<u32>, block: &mut Block, warp: &mut Warp, mask: u32) -> Outcome {
-        let pending = std::mem::take(&mut warp.pending);
-        for copy in pending {
+        let mut kept = 0;
+        for index in 0..warp.pending.len() {
+            let copy = warp.pending[index];
             let lane = usize::from(copy.lane);
             let done = groups.is_none_or(|groups| copy.group < warp.committed[lane].saturating_sub(groups));
             if mask >> lane & 1 == 0 || !done {
-                warp.pending.push(copy);
+                warp.pending[kept] = copy;
+                kept += 1;
                 continue;
             }
             let who = self.who(block, warp, copy.line, false);
             block.shared.arrive(&who, lane, copy.address, &copy.data[..usize::from(copy.bytes)])?;
         }
+        warp.pending.truncate(kept);
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ mod matrix;
 mod memory;
 mod warp;
 
-use crate::code::{CONSTANT, Carry, Code, Kernel, NO_PRED, Op, Pred, Program, Reg, SINK};
+use crate::code::{CONSTANT, Carry, Class, Code, Kernel, NO_PRED, Op, Pred, Program, Reg, SINK};
 use crate::error::{FaultKind, Outcome, Trouble};
 use crate::lanes::{ALL, LANES, Lanes, each};
 use crate::launch::Checks;
@@ -77,22 +77,23 @@ impl Run<'_> {
             let code = &program.code[warp.pc as usize];
             self.counts[warp.pc as usize] += 1;
             let mask = warp.mask & warp.guard(code.guard);
-            if !self.control(code, warp, mask)? {
-                if mask != 0 {
-                    if let Some(needs) = Self::needs(code) {
-                        if !self.company(warp, mask, &needs)? {
-                            continue;
-                        }
-                        self.together(code, block, warp)?;
-                        if warp.wait != Wait::None {
-                            warp.pc += 1;
-                            return Ok(());
-                        }
-                    } else {
-                        self.alone(code, block, warp, mask)?;
+            match code.class {
+                Class::Control => self.control(code, warp, mask)?,
+                _ if mask == 0 => warp.pc += 1,
+                Class::Alone => {
+                    self.alone(code, block, warp, mask)?;
+                    warp.pc += 1;
+                }
+                Class::Together => {
+                    if !self.company(Self::needs(code), warp, mask)? {
+                        continue;
+                    }
+                    self.together(code, block, warp)?;
+                    warp.pc += 1;
+                    if warp.wait != Wait::None {
+                        return Ok(());
                     }
                 }
-                warp.pc += 1;
             }
             if warp.mask == 0 {
                 if warp.others.is_empty() {
@@ -107,10 +108,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Branches and ends; false if the instruction is none of these. A warp without running lanes comes back if they
-    /// went apart.
+    /// Branches and ends. A warp without running lanes comes back if they went apart.
     #[inline]
-    fn control(&mut self, code: &Code, warp: &mut Warp, mask: u32) -> Outcome<bool> {
+    fn control(&mut self, code: &Code, warp: &mut Warp, mask: u32) -> Outcome {
         match &code.op {
             Op::Branch(target) => warp.branch(mask, *target),
             Op::BranchIndexed { targets, index } => {
@@ -148,9 +148,10 @@ impl Run<'_> {
                 let what = "the kernel executed a trap".to_owned();
                 return Err(Box::new(Trouble { kind: FaultKind::Trap, what, lane, address: None }));
             }
-            _ => return Ok(false),
+            // A trap for nobody.
+            _ => warp.pc += 1,
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Runs another group of a warp, or says why none can.

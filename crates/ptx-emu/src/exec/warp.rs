@@ -31,7 +31,7 @@ pub(crate) enum Wait {
 }
 
 /// An asynchronous copy under way.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Pending {
     pub(crate) lane: u8,
     pub(crate) bytes: u8,

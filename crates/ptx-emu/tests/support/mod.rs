@@ -1,6 +1,8 @@
 //! What the tests share: random numbers, memory full of them, the kernels with their references.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+use std::time::Instant;
+
 use half::f16;
 use ptx_emu::{Fault, Launch, Memory, Module, Param, Statistics};
 
@@ -83,6 +85,28 @@ pub(crate) struct Outcome {
     pub(crate) found: Vec<f32>,
     pub(crate) expected: Vec<f32>,
     pub(crate) statistics: Statistics,
+    /// Of the processor's time, in the launch alone.
+    pub(crate) seconds: f64,
+}
+
+/// Time that this thread has had of a processor, where the system tells; else time that has passed.
+fn processor_seconds(start: Instant) -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = text.split(' ').next().and_then(|first| first.parse::<f64>().ok());
+    nanoseconds.map_or_else(|| start.elapsed().as_secs_f64(), |nanoseconds| nanoseconds / 1e9)
+}
+
+fn timed(
+    module: &Module,
+    kernel: &str,
+    launch: &Launch,
+    params: &[Param],
+    memory: &mut Memory,
+) -> Result<(Statistics, f64), Fault> {
+    let start = Instant::now();
+    let before = processor_seconds(start);
+    let statistics = module.launch(kernel, launch, params, memory)?;
+    Ok((statistics, processor_seconds(start) - before))
 }
 
 impl Outcome {
@@ -117,7 +141,7 @@ pub(crate) fn gemm_q8(module: &Module, [rows, tokens, inner]: [usize; 3], seed: 
         size(tokens),
         size(inner),
     ];
-    let statistics = module.launch("gemm_q8", &launch, &params, &mut memory)?;
+    let (statistics, seconds) = timed(module, "gemm_q8", &launch, &params, &mut memory)?;
     let mut expected = Vec::new();
     for token in 0..tokens {
         for row in 0..rows {
@@ -134,7 +158,7 @@ pub(crate) fn gemm_q8(module: &Module, [rows, tokens, inner]: [usize; 3], seed: 
             expected.push(sum as f32);
         }
     }
-    Ok(Outcome { found: download(&memory, out, rows * tokens), expected, statistics })
+    Ok(Outcome { found: download(&memory, out, rows * tokens), expected, statistics, seconds })
 }
 
 /// `gemm_q4` on random matrices.
@@ -158,7 +182,7 @@ pub(crate) fn gemm_q4(module: &Module, [rows, tokens, inner]: [usize; 3], seed: 
         size(tokens),
         size(inner),
     ];
-    let statistics = module.launch("gemm_q4", &launch, &params, &mut memory)?;
+    let (statistics, seconds) = timed(module, "gemm_q4", &launch, &params, &mut memory)?;
     let mut expected = Vec::new();
     for token in 0..tokens {
         for row in 0..rows {
@@ -177,7 +201,7 @@ pub(crate) fn gemm_q4(module: &Module, [rows, tokens, inner]: [usize; 3], seed: 
             expected.push(sum as f32);
         }
     }
-    Ok(Outcome { found: download(&memory, out, rows * tokens), expected, statistics })
+    Ok(Outcome { found: download(&memory, out, rows * tokens), expected, statistics, seconds })
 }
 
 /// `attention` on random queries, keys and values.
@@ -199,7 +223,7 @@ pub(crate) fn attention(module: &Module, heads: usize, length: usize, seed: u64)
         Param::U32(length as u32),
         Param::F32(0.125),
     ];
-    let statistics = module.launch("attention", &launch, &params, &mut memory)?;
+    let (statistics, seconds) = timed(module, "attention", &launch, &params, &mut memory)?;
     let mut expected = Vec::new();
     for head in 0..heads {
         let row = |tensor: &[f16], at: usize| -> Vec<f64> {
@@ -222,7 +246,7 @@ pub(crate) fn attention(module: &Module, heads: usize, length: usize, seed: u64)
             expected.extend(sums.map(|sum| sum as f32));
         }
     }
-    Ok(Outcome { found: download(&memory, out, heads * length * DIM), expected, statistics })
+    Ok(Outcome { found: download(&memory, out, heads * length * DIM), expected, statistics, seconds })
 }
 
 /// `rms_norm_q8` on random rows: codes times scales.
@@ -241,7 +265,7 @@ pub(crate) fn rms_norm_q8(module: &Module, [rows, width]: [usize; 2], seed: u64)
         Param::U32(width as u32),
         Param::F32(1e-5),
     ];
-    let statistics = module.launch("rms_norm_q8", &launch, &params, &mut memory)?;
+    let (statistics, seconds) = timed(module, "rms_norm_q8", &launch, &params, &mut memory)?;
     let (codes, scales): (Vec<i8>, Vec<f32>) =
         (download(&memory, codes, rows * width), download(&memory, scales, rows * width / 32));
     let found = codes.iter().enumerate().map(|(i, &code)| f32::from(code) * scales[i / 32]).collect();
@@ -251,7 +275,7 @@ pub(crate) fn rms_norm_q8(module: &Module, [rows, width]: [usize; 2], seed: u64)
         let factor = 1.0 / (mean + 1e-5).sqrt();
         expected.extend(row.iter().zip(&weight).map(|(&v, &w)| (f64::from(v) * factor * f64::from(w)) as f32));
     }
-    Ok(Outcome { found, expected, statistics })
+    Ok(Outcome { found, expected, statistics, seconds })
 }
 
 /// `row_statistics` on random logits: the largest, the sum of exponentials and the place of the largest.
@@ -265,7 +289,7 @@ pub(crate) fn row_statistics(module: &Module, [rows, width, blocks]: [usize; 3],
     let launch = Launch { grid: [blocks as u32, rows as u32, 1], block: [64, 1, 1], dynamic_shared: 0, seed };
     let params =
         [Param::U64(logits_at), Param::U64(parts), Param::U64(finished), Param::U64(out), Param::U32(width as u32)];
-    let statistics = module.launch("row_statistics", &launch, &params, &mut memory)?;
+    let (statistics, seconds) = timed(module, "row_statistics", &launch, &params, &mut memory)?;
     let (mut found, mut expected) = (Vec::new(), Vec::new());
     for (row, at) in logits.chunks_exact(width).zip((0..).step_by(12)) {
         let largest = row.iter().copied().fold(f32::MIN, f32::max);
@@ -275,7 +299,7 @@ pub(crate) fn row_statistics(module: &Module, [rows, width, blocks]: [usize; 3],
         found.extend(download::<f32>(&memory, out + at, 2));
         found.push(download::<u32>(&memory, out + at + 8, 1)[0] as f32);
     }
-    Ok(Outcome { found, expected, statistics })
+    Ok(Outcome { found, expected, statistics, seconds })
 }
 
 /// `histogram` of random bytes.
@@ -286,13 +310,13 @@ pub(crate) fn histogram(module: &Module, length: usize, seed: u64) -> Result<Out
     let (values_at, counts) = (upload(&mut memory, &values), upload(&mut memory, &[0u32; 256]));
     let launch = Launch { grid: [3, 1, 1], block: [96, 1, 1], dynamic_shared: 0, seed };
     let params = [Param::U64(values_at), Param::U64(counts), Param::U32(length as u32)];
-    let statistics = module.launch("histogram", &launch, &params, &mut memory)?;
+    let (statistics, seconds) = timed(module, "histogram", &launch, &params, &mut memory)?;
     let mut expected = vec![0f32; 256];
     for value in values {
         expected[usize::from(value)] += 1.0;
     }
     let found = download::<u32>(&memory, counts, 256).iter().map(|&count| count as f32).collect();
-    Ok(Outcome { found, expected, statistics })
+    Ok(Outcome { found, expected, statistics, seconds })
 }
 
 /// `reverse_in_warp` of some numbers.
@@ -301,7 +325,8 @@ pub(crate) fn reverse_in_warp(module: &Module, seed: u64) -> Result<Outcome, Fau
     let mut memory = Memory::new();
     let (from, to) = (upload(&mut memory, &numbers), memory.alloc(1024).unwrap());
     let launch = Launch { grid: [2, 1, 1], block: [128, 1, 1], dynamic_shared: 0, seed };
-    let statistics = module.launch("reverse_in_warp", &launch, &[Param::U64(from), Param::U64(to)], &mut memory)?;
+    let params = [Param::U64(from), Param::U64(to)];
+    let (statistics, seconds) = timed(module, "reverse_in_warp", &launch, &params, &mut memory)?;
     let found = download::<u32>(&memory, to, 256).iter().map(|&number| number as f32).collect();
-    Ok(Outcome { found, expected: numbers.iter().map(|&number| (number ^ 31) as f32).collect(), statistics })
+    Ok(Outcome { found, expected: numbers.iter().map(|&number| (number ^ 31) as f32).collect(), statistics, seconds })
 }
