@@ -1,6 +1,7 @@
 //! Project checks: `cargo xtask ci` is the whole gate, `cargo xtask tidy` its quick part.
 
 mod model;
+mod ptx;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ const USAGE: &str = "\
 usage: cargo xtask <task>
 
   ci      everything that must hold: fmt, tidy, clippy, rustdoc, tests, tests with the scalar kernels forced
+  ptx     whether the PTX of the kernels is what clang 19 makes of their sources
   tidy    file sizes, unsafe only where it is listed, no paths of one machine, files that say what they are for
   model SHAPE FILE
           a full-size model with random weights, for measuring: llada-8b (4.9 GB), dream-7b (4.7 GB)";
@@ -20,6 +22,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["ci"] => ci(),
+        ["ptx"] => ptx::check(&root()),
         ["tidy"] => tidy::tidy(&root()),
         ["model", shape, file] => model::write(shape, Path::new(file)),
         _ => Err(anyhow::anyhow!("{USAGE}")),
@@ -46,6 +49,11 @@ fn report(message: &str) {
 fn ci() -> Result<()> {
     cargo(&["fmt", "--all", "--", "--check"], &[])?;
     tidy::tidy(&root())?;
+    if ptx::can_check() || std::env::var_os("DEMASK_REQUIRE_CLANG").is_some() {
+        ptx::check(&root())?;
+    } else {
+        report("--- NOT CHECKED for want of clang 19: whether the PTX of the kernels is what their sources give");
+    }
     cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
     cargo(&["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")])?;
     cargo(&["test", "--workspace"], &[])?;

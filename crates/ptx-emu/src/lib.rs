@@ -75,7 +75,9 @@
 //! Time: this tells nothing of speed, occupancy or register pressure. Blocks run one after the other, so that blocks
 //! which wait for one another never end; atomics are in some order, not in every order. Approximate functions
 //! (`ex2.approx` and its like) are more exact than a device's, and sums in `mma` of floats are formed in f64, where a
-//! device has an order of its own. Integer division by zero gives all ones, and its remainder the dividend.
+//! device has an order of its own. Races on global memory are looked for between blocks, not within one. Integer division by zero gives all ones, and its remainder the dividend.
+
+#![forbid(unsafe_code)]
 
 mod code;
 mod decode;

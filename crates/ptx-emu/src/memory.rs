@@ -378,7 +378,8 @@ impl User {
 
     /// Whether what a block did after `fences` of its fences happened before now.
     fn is_after(&self, block: u32, fences: u8) -> bool {
-        self.acquired.get(block as usize).is_some_and(|&known| known > fences)
+        // Past the largest count, all are taken for released: better a race that isn't seen than one that isn't there.
+        self.acquired.get(block as usize).is_some_and(|&known| known > fences || known == word::MAX_FENCES)
     }
 }
 

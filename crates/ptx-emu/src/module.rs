@@ -1,6 +1,5 @@
 //! A module: a text that was understood, and its kernels, to be launched.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::code::{Kernel, Program};
@@ -131,12 +130,12 @@ impl Module {
     }
 
     fn statistics(&self, run: &Run<'_>, shape: &Shape) -> Statistics {
-        let mut by_opcode = BTreeMap::new();
+        let mut counts = vec![0; self.program.opcodes.len()];
         for (code, &count) in self.program.code.iter().zip(&run.counts) {
-            if count > 0 {
-                *by_opcode.entry(self.program.opcodes[code.opcode as usize].clone()).or_default() += count;
-            }
+            counts[code.opcode as usize] += count;
         }
+        let opcodes = self.program.opcodes.iter().zip(counts);
+        let by_opcode = opcodes.filter(|&(_, count)| count > 0).map(|(name, count)| (name.clone(), count)).collect();
         Statistics { instructions: run.executed, by_opcode, shared_bytes: shape.shared as u32 }
     }
 

@@ -106,7 +106,11 @@ impl Warp {
         self.others.clear();
         self.wait = Wait::None;
         self.carry = 0;
+        // What was never written is the same in every block: nothing is left over from the last one.
+        self.registers.fill([0xa5a5; LANES]);
+        self.predicates.fill(0);
         self.predicates[0] = ALL;
+        self.local.fill(POISON);
         self.pending.clear();
         self.committed = [0; LANES];
         self.seen.fill(tick - 1);
