@@ -21,9 +21,11 @@ pub mod bench;
 pub mod conformance;
 pub mod cpu;
 pub mod quant;
+pub mod timed;
 mod weights;
 
 pub use backend::{Backend, RopeSpec, RopeStyle, RowStatistics, Visibility};
 pub use cpu::Cpu;
 pub use quant::QuantType;
+pub use timed::{Clock, Split, Stopwatch, Timed};
 pub use weights::{ComputeError, SharedBytes, Weights};
