@@ -1,5 +1,6 @@
 //! Project checks: `cargo xtask ci` is the whole gate, `cargo xtask tidy` its quick part.
 
+mod figures;
 mod model;
 mod ptx;
 mod tidy;
@@ -15,6 +16,9 @@ usage: cargo xtask <task>
   ci      everything that must hold: fmt, tidy, clippy, rustdoc, tests, tests with the scalar kernels forced
   ptx     whether the PTX of the kernels is what clang 19 makes of their sources
   tidy    file sizes, unsafe only where it is listed, no paths of one machine, files that say what they are for
+  figures [--measure]
+          the recipes' figures, from the newest bench/runs/*/eval-heldout.json into `--recipe list` and docs/benchmarks.md;
+          --measure: run `demask eval` anew first (release build, minutes)
   model SHAPE FILE
           a full-size model with random weights, for measuring: llada-8b (4.9 GB), dream-7b (4.7 GB)";
 
@@ -24,6 +28,8 @@ fn main() -> ExitCode {
         ["ci"] => ci(),
         ["ptx"] => ptx::check(&root()),
         ["tidy"] => tidy::tidy(&root()),
+        ["figures"] => figures::write(&root(), false),
+        ["figures", "--measure"] => figures::write(&root(), true),
         ["model", shape, file] => model::write(shape, Path::new(file)),
         _ => Err(anyhow::anyhow!("{USAGE}")),
     };
