@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use demask_compute::Cpu;
 use demask_compute::cpu::{CpuOptions, memory};
+use demask_compute::{Clock, Cpu, Stopwatch, Timed};
 use demask_gguf::Gguf;
 
 use crate::error::Error;
@@ -47,6 +47,23 @@ impl Device {
     ) -> Result<NewPredictor, Error> {
         match self {
             Device::Cpu(cpu) => model::load(gguf, spec, Arc::clone(cpu), progress),
+        }
+    }
+
+    /// The same, with a stopwatch over its operations; none where they go on after they return.
+    pub(crate) fn load_timed(
+        &self,
+        gguf: &Gguf,
+        spec: ModelSpec,
+        clock: Clock,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(NewPredictor, Option<Arc<Stopwatch>>), Error> {
+        match self {
+            Device::Cpu(cpu) => {
+                let timed = Timed::new(Arc::clone(cpu), clock);
+                let stopwatch = timed.stopwatch();
+                Ok((model::load(gguf, spec, Arc::new(timed), progress)?, Some(stopwatch)))
+            }
         }
     }
 }

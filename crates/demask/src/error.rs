@@ -1,7 +1,7 @@
 //! What can go wrong in the library.
 
 use crate::diffusion::SettingsError;
-use crate::model::ARCHITECTURES;
+use crate::model::{ARCHITECTURES, Fault};
 use crate::text::TextError;
 
 /// A failure of the library. Messages are one line; [`Error::hint`] says what helps where we know it.
@@ -25,6 +25,10 @@ pub enum Error {
     Shape { file: String, tensor: String, expected: Vec<usize>, found: Vec<usize> },
     #[error("cannot run {file}: tensor `{tensor}` has type {ty}; supported types: {supported}")]
     WeightType { file: String, tensor: String, ty: String, supported: String },
+    #[error(
+        "cannot run {file}: its tokenizer has {tokens} tokens, and its embedding table (`token_embd.weight`) only {vocab} rows"
+    )]
+    Vocabulary { file: String, tokens: usize, vocab: usize },
     #[error("cannot load {file}: it needs {:.1} GB of memory and {:.1} GB are available", gigabytes(*needed), gigabytes(*available))]
     Memory { file: String, needed: u64, available: u64 },
     #[error(
@@ -33,10 +37,12 @@ pub enum Error {
     NoMaskToken { architecture: &'static str, vocab: usize },
     #[error("prompt of {prompt} tokens and {max_tokens} open positions are {} positions; the model's context has {limit}", prompt + max_tokens)]
     Context { prompt: usize, max_tokens: usize, limit: usize },
-    #[error("logits at step {step}, position {position} are not finite numbers; nothing of this step was kept")]
-    NotFinite { step: usize, position: usize },
+    #[error("logits at step {step}, position {position} are not finite numbers{}; nothing of this step was kept", place_of(*fault))]
+    NotFinite { step: usize, position: usize, fault: Option<Fault> },
     #[error("the unmasker wino needs a masked shadow of its block, which {architecture} models can't run here yet")]
     NoShadow { architecture: &'static str },
+    #[error("--refresh-drift needs the values of rows, which {architecture} models can't give here yet")]
+    NoRowValues { architecture: &'static str },
     #[error("token id {token} is outside the vocabulary of {vocab}")]
     Token { token: u32, vocab: usize },
 }
@@ -61,10 +67,15 @@ impl Error {
             Error::NotFinite { .. } => {
                 Some("the file may be damaged; `demask inspect FILE` shows what it holds".to_owned())
             }
+            Error::NoRowValues { .. } => Some("use `--refresh N` instead".to_owned()),
             Error::NoShadow { .. } => Some("use another unmasker, such as `--unmask threshold`".to_owned()),
             _ => None,
         }
     }
+}
+
+fn place_of(fault: Option<Fault>) -> String {
+    fault.map_or_else(String::new, |fault| format!(": {fault}"))
 }
 
 fn gigabytes(bytes: u64) -> f64 {

@@ -38,6 +38,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
+use demask_compute::{Clock, Stopwatch};
 use demask_gguf::Gguf;
 
 pub use device::Device;
@@ -49,7 +50,7 @@ pub use model::{MaskPredictor, ModelSpec};
 pub use text::{ChatTemplate, Message, Role, Tokenizer};
 
 use diffusion::guidance::Guided;
-use diffusion::{Denoising, Settings};
+use diffusion::{Curve, Denoising, Settings};
 use text::TokenizerConfig;
 
 /// A model file whose metadata was read and checked; its weights are still on disk.
@@ -69,6 +70,10 @@ impl ModelFile {
     pub fn from_gguf(gguf: Gguf) -> Result<ModelFile, Error> {
         let spec = ModelSpec::from_gguf(&gguf)?;
         let tokenizer = Tokenizer::new(&TokenizerConfig::from_gguf(&gguf)?)?;
+        let (tokens, vocab) = (tokenizer.vocab_size(), spec.vocab);
+        if tokens > vocab {
+            return Err(Error::Vocabulary { file: gguf.name().to_owned(), tokens, vocab });
+        }
         Ok(ModelFile { gguf: Arc::new(gguf), spec, tokenizer })
     }
 
@@ -112,12 +117,30 @@ impl ModelFile {
     /// # Errors
     /// A missing, misshapen or unsupported tensor; [`Error::Memory`] if the device can't hold the weights.
     pub fn load(self, device: &Device, progress: &mut dyn FnMut(u64, u64)) -> Result<Model, Error> {
-        let needed = self.memory_needed();
-        if let Some(available) = device.memory_available().filter(|&available| available < needed) {
-            return Err(Error::Memory { file: self.gguf.name().to_owned(), needed, available });
-        }
+        self.check_memory(device)?;
         let new_predictor = device.load(&self.gguf, self.spec.clone(), progress)?;
         Ok(Model { file: self, new_predictor })
+    }
+
+    /// The same, and a stopwatch that tells where the time of its forward passes goes, by `clock`: the library has none.
+    /// There is no stopwatch where operations go on after they return.
+    pub fn load_timed(
+        self,
+        device: &Device,
+        clock: Clock,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(Model, Option<Arc<Stopwatch>>), Error> {
+        self.check_memory(device)?;
+        let (new_predictor, stopwatch) = device.load_timed(&self.gguf, self.spec.clone(), clock, progress)?;
+        Ok((Model { file: self, new_predictor }, stopwatch))
+    }
+
+    fn check_memory(&self, device: &Device) -> Result<(), Error> {
+        let needed = self.memory_needed();
+        match device.memory_available().filter(|&available| available < needed) {
+            Some(available) => Err(Error::Memory { file: self.gguf.name().to_owned(), needed, available }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -154,6 +177,13 @@ impl Model {
         let settings = self.settings(&canvas, request)?;
         let predictor = self.predictor_with(&canvas, settings.cfg_scale, settings.shadow_rows(&canvas));
         Ok((Denoising::new(canvas, settings), predictor))
+    }
+
+    /// Measures what forward passes cost here, for canvases of up to `positions`; `now` reads a clock in seconds. For
+    /// [`Request::tuned`].
+    pub fn curve(&self, positions: usize, now: &mut dyn FnMut() -> f64) -> Result<Curve, Error> {
+        let rows = Curve::rows_for(positions, self.spec.context);
+        Curve::measure(&rows, &mut |positions| (self.new_predictor)(positions), now)
     }
 
     /// The predictor for a canvas, with guidance if `cfg_scale` is above 0.

@@ -22,11 +22,12 @@ struct Hashed {
     spec: ModelSpec,
     seen: Vec<Option<u32>>,
     sharpness: f32,
+    values: Vec<f32>,
 }
 
 impl Hashed {
     fn new(spec: &ModelSpec, positions: usize, sharpness: f32) -> Hashed {
-        Hashed { spec: spec.clone(), seen: vec![None; positions], sharpness }
+        Hashed { spec: spec.clone(), seen: vec![None; positions], sharpness, values: Vec::new() }
     }
 
     fn logits(&self, row: usize, visible: usize) -> Vec<f32> {
@@ -51,6 +52,7 @@ impl MaskPredictor for Hashed {
         assert!(plan.rows.is_sorted_by(|a, b| a < b) && plan.wanted.is_sorted_by(|a, b| a < b));
         assert!(plan.wanted.iter().all(|row| plan.rows.contains(row)), "only rows that run are scored");
         plan.rows.iter().for_each(|&row| self.seen[row as usize] = Some(tokens[row as usize]));
+        self.values = plan.rows.iter().flat_map(|&row| self.logits(row as usize, tokens.len())).collect();
         out.rows = plan.wanted.to_vec();
         let rows = plan.wanted.iter().map(|&row| self.logits(row as usize, tokens.len()));
         out.statistics.clear();
@@ -61,6 +63,11 @@ impl MaskPredictor for Hashed {
                 out.statistics = rows.map(|row| golden::statistics(&row, excluded)).collect();
             }
         }
+        Ok(())
+    }
+
+    fn row_values(&self, out: &mut Vec<f32>) -> Result<(), Error> {
+        out.clone_from(&self.values);
         Ok(())
     }
 
@@ -84,6 +91,8 @@ fn request(family: Family, rule: UnmaskRule, policy: CachePolicy, seed: u64) -> 
         unmask: Some(rule),
         cache: Some(policy),
         refresh: (cached && seed.is_multiple_of(3)).then_some(1 + (seed / 7 % 5) as usize),
+        refresh_drift: (cached && seed % 7 < 3).then(|| [0.0, 0.3, 2.0][(seed % 7) as usize]),
+        no_repeat: if rule == UnmaskRule::Wino { 0 } else { [0, 0, 1, 2, 3][(seed / 37 % 5) as usize] },
         window: (seed % 4 == 1).then_some((seed / 11 % 9) as usize),
         freeze_prompt: Some(seed % 5 == 2),
         dirty_rows: cached.then_some((seed / 13 % 4) as usize),
@@ -160,10 +169,26 @@ fn check(family: Family, rule: UnmaskRule, policy: CachePolicy, seed: u64, sharp
     assert!(finished, "{label}: the answer is decided up to its end");
     assert!(settings.eos == EndPolicy::Stop || canvas.frontier() == canvas.len(), "{label}: all is decided");
 
+    if request.no_repeat > 0 {
+        assert_no_repetition(canvas, request.no_repeat, &label);
+    }
+
     let sums = generation.statistics;
     let edits: usize = steps.iter().map(|step| step.transfer.edits.len()).sum();
     assert_eq!((sums.steps, sums.nfe, sums.commits + sums.remasks), (steps.len(), steps.len(), edits), "{label}");
     assert_eq!(sums.rows, steps.iter().map(|step| step.rows).sum::<usize>(), "{label}");
+}
+
+/// No run of plain tokens of the answer stands twice, as long as there were others to write.
+fn assert_no_repetition(canvas: &Canvas, length: usize, label: &str) {
+    let plain = |p: usize| canvas.is_asked(p) && !canvas.is_open(p) && !ENDS.contains(&canvas.tokens()[p]);
+    let mut runs = std::collections::HashSet::new();
+    for start in 0..(canvas.len() + 1).saturating_sub(length) {
+        if (start..start + length).all(plain) {
+            let run = &canvas.tokens()[start..start + length];
+            assert!(runs.insert(run), "{label}: {run:?} stands twice in {:?}", canvas.tokens());
+        }
+    }
 }
 
 fn pairs() -> impl Iterator<Item = (Family, UnmaskRule, CachePolicy)> {
@@ -231,7 +256,7 @@ fn one_thread_equals_two() {
         let (one, two) = (load(file, 1), load(file, 2));
         for recipe in RECIPES.iter().map(|row| row.recipe) {
             for temperature in [0.0, 0.8] {
-                let request = Request { max_tokens: 24, recipe, temperature, ..Request::default() };
+                let request = Request { max_tokens: 24, recipe, temperature, ..Request::default() }.before_tuning();
                 assert_eq!(tiny(&one, &request), tiny(&two, &request), "{file} {}", recipe.name());
             }
         }
@@ -281,14 +306,14 @@ fn case_d37_nothing_approximate_unasked() {
         }
     }
     let approximate = RECIPES.iter().filter(|row| row.cache.is_some());
-    assert!(approximate.clone().count() == 3 && approximate.clone().all(|row| row.recipe != Recipe::Exact));
+    assert!(approximate.clone().count() == 4 && approximate.clone().all(|row| row.recipe != Recipe::Exact));
 }
 
 #[test]
 fn recipes_fill_in_and_the_request_wins() {
     for family in [Family::Llada, Family::Dream] {
         let spec = spec(family, VOCAB, MASK, false);
-        let settings = |request: Request| request.settings(&spec, vec![], 100).unwrap();
+        let settings = |request: Request| request.before_tuning().settings(&spec, vec![], 100).unwrap();
         for row in &RECIPES {
             assert_eq!(Recipe::from_name(row.name), Some(row.recipe));
             let json = serde_json::to_value(row.recipe).unwrap();
@@ -336,6 +361,20 @@ fn case_d12_d15_d39_what_cannot_be_used_says_what_can() {
         (&llada, Request { refresh: Some(4), ..base.clone() }, "--refresh", "prefix, dual or delayed"),
         (&llada, Request { refresh: Some(0), recipe: Recipe::Fast, ..base.clone() }, "--refresh", "1 (every step)"),
         (&llada, Request { dirty_rows: Some(1), ..base.clone() }, "--dirty-rows", "prefix, dual or delayed"),
+        (&llada, Request { refresh_drift: Some(0.1), ..base.clone() }, "--refresh-drift", "prefix, dual or delayed"),
+        (
+            &llada,
+            Request { refresh_drift: Some(3.0), recipe: Recipe::Fast, ..base.clone() },
+            "--refresh-drift",
+            "between 0 and 2",
+        ),
+        (&llada, Request { cfg_scale: 1e38, ..base.clone() }, "--cfg-scale", "between 0 and 100"),
+        (
+            &llada,
+            Request { unmask: Some(UnmaskRule::Wino), no_repeat: 2, ..base.clone() },
+            "--no-repeat",
+            "the other unmaskers can",
+        ),
         (&llada, Request { delay: Some(1), recipe: Recipe::Fast, ..base.clone() }, "--delay", "delayed can"),
         (&llada, Request { unmask: Some(UnmaskRule::Origin), ..base.clone() }, "--unmask", "low-confidence, random"),
         (&dream, Request { unmask: Some(UnmaskRule::Random), ..base.clone() }, "--unmask", "origin, maskgit-plus"),
@@ -380,6 +419,25 @@ fn case_d12_d15_d39_what_cannot_be_used_says_what_can() {
     }
     let unknown = serde_json::from_str::<Request>(r#"{"tresh": 1}"#).unwrap_err();
     assert!(unknown.to_string().contains("threshold"), "{unknown}");
+}
+
+#[test]
+fn a_machine_is_measured_with_the_callers_clock() {
+    let model = load("tiny-llada-f32.gguf", 2);
+    let mut reads = 0;
+    let mut now = || {
+        reads += 1;
+        f64::from(reads)
+    };
+    let curve = model.curve(60, &mut now).unwrap();
+    let rows: Vec<usize> = curve.points().iter().map(|point| point.0).collect();
+    assert_eq!(rows, [32, 64], "a power of two that covers the canvas");
+    assert!(curve.points().iter().all(|point| point.1 == 1.0), "one tick a pass: {curve:?}");
+    let request = Request { max_tokens: 40, recipe: Recipe::Auto, ..Request::default() };
+    assert!(model.canvas(&[1; 8], 40).and_then(|canvas| model.settings(&canvas, &request)).is_err());
+    let (tuned, tuning) = request.tuned(&curve, model.spec(), 8, 40);
+    assert_eq!((tuned.window, tuned.refresh, tuning.seconds > 0.0), (Some(40), Some(1), true), "a flat curve");
+    assert!(model.generate(&[1; 8], &tuned, &mut |_, _| ControlFlow::Continue(())).is_ok());
 }
 
 #[test]

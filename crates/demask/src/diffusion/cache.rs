@@ -10,7 +10,10 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::canvas::{Block, Canvas, EditKind, Transfer, spans};
+use super::drift::Drift;
 use super::settings::{EndPolicy, Settings};
+use crate::error::Error;
+use crate::model::MaskPredictor;
 
 /// The cache policies, by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,12 +52,16 @@ impl CachePolicy {
 }
 
 /// A policy and what it is composed with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CacheSettings {
     /// Which rows run.
     pub policy: CachePolicy,
     /// A step runs all rows when this many have passed since the last that did.
     pub refresh: Option<usize>,
+    /// A step runs all rows when those that ran in the one before have drifted by more than this, see [`Request`].
+    ///
+    /// [`Request`]: super::Request::refresh_drift
+    pub refresh_drift: Option<f64>,
     /// Open positions behind the block that are on the canvas at all; the rest is left out (DPad, Chen et al. 2025).
     pub window: Option<usize>,
     /// The rows left of the answer run only once.
@@ -95,6 +102,7 @@ pub(super) struct Cache {
     steps: usize,
     /// Steps since all rows ran; none before the first.
     since_refresh: Option<usize>,
+    drift: Drift,
     /// The last step committed nothing because its keys and values were stale.
     held_back: bool,
     /// The block of the last step.
@@ -121,6 +129,7 @@ impl Cache {
                 && canvas.asked_range().end == canvas.len(),
             steps: 0,
             since_refresh: None,
+            drift: Drift::new(settings.cache.refresh_drift, canvas.len()),
             held_back: false,
             block: None,
             ran: vec![false; canvas.len()],
@@ -173,6 +182,11 @@ impl Cache {
         RowPlan { rows, visible, refreshed }
     }
 
+    /// Looks at the rows that ran, if drift matters.
+    pub(super) fn observe(&mut self, model: &dyn MaskPredictor, canvas: &Canvas, plan: &RowPlan) -> Result<(), Error> {
+        self.drift.observe(model, canvas, plan)
+    }
+
     /// Takes end tokens out of the transfer of a step with stale keys and values: drift shows first as a flood of end
     /// tokens, so only a refreshed step may end an answer. If nothing is left, the next step is refreshed.
     pub(super) fn hold_back(&mut self, transfer: &mut Transfer, refreshed: bool) {
@@ -198,12 +212,14 @@ impl Cache {
     }
 
     fn refreshes(&self, block: &Block) -> bool {
-        let due = self.since_refresh.is_none_or(|n| n + 1 >= self.settings.refresh.unwrap_or(usize::MAX));
+        let due = self.since_refresh.is_none_or(|n| n + 1 >= self.settings.refresh.unwrap_or(usize::MAX))
+            || self.held_back
+            || self.drift.exceeded;
         let new_block = || self.block != Some(block.index);
         match self.settings.policy {
             CachePolicy::None => true,
-            CachePolicy::Prefix | CachePolicy::Dual => due || self.held_back || new_block(),
-            CachePolicy::Delayed => due || self.held_back,
+            CachePolicy::Prefix | CachePolicy::Dual => due || new_block(),
+            CachePolicy::Delayed => due,
         }
     }
 

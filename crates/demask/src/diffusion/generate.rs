@@ -5,12 +5,15 @@
 
 use std::ops::ControlFlow;
 
+use super::agenda::Agenda;
 use super::cache::Cache;
-use super::canvas::{Block, Canvas, blocks};
+use super::canvas::Canvas;
+use super::ending;
 use super::random::Random;
+use super::repetition::Repetition;
 use super::scoring::Scoring;
-use super::settings::{EndPolicy, Settings};
-use super::unmask::{Step, Unmasker};
+use super::settings::Settings;
+use super::unmask::Step;
 use crate::error::Error;
 use crate::model::MaskPredictor;
 
@@ -34,27 +37,19 @@ pub fn generate(
 pub struct Denoising {
     canvas: Canvas,
     settings: Settings,
-    /// Blocks that aren't finished, the current one last.
-    blocks: Vec<Block>,
-    /// The unmasker of the current block.
-    unmasker: Box<dyn Unmasker>,
+    agenda: Agenda,
     cache: Cache,
     scoring: Scoring,
-    /// Number of the next step.
-    number: usize,
     statistics: Statistics,
 }
 
 impl Denoising {
     /// A run over the positions of `canvas` that are open.
     pub fn new(canvas: Canvas, settings: Settings) -> Denoising {
-        let block_length = if settings.unmask.spans_blocks() { canvas.len() } else { settings.block_length };
-        let mut blocks = blocks(&canvas, block_length.max(1), settings.steps);
-        blocks.reverse();
-        let unmasker = settings.unmask.unmasker(&settings);
+        let agenda = Agenda::new(&canvas, &settings);
         let cache = Cache::new(&canvas, &settings);
         let (scoring, statistics) = (Scoring::default(), Statistics::default());
-        Denoising { canvas, settings, blocks, unmasker, cache, scoring, number: 0, statistics }
+        Denoising { canvas, settings, agenda, cache, scoring, statistics }
     }
 
     /// The canvas as it is now.
@@ -66,35 +61,31 @@ impl Denoising {
     /// values that would commit nothing but end tokens commits nothing: the next one decides.
     pub fn step(&mut self, model: &mut dyn MaskPredictor) -> Result<Option<StepReport>, Error> {
         let random = Random::new(self.settings.seed);
-        while let Some(block) = self.blocks.last().cloned() {
-            if self.is_final(&block) {
-                return Ok(None);
-            }
-            if self.canvas.open_in(block.range.clone()).next().is_none() {
-                self.next_block();
+        while let Some(block) = self.agenda.block(&self.canvas, &self.settings) {
+            let number = self.agenda.next_number();
+            let (canvas, settings, unmasker) = (&self.canvas, &self.settings, &mut *self.agenda.unmasker);
+            let horizon = self.cache.horizon(canvas);
+            let mut step = Step { canvas, block: &block, number, random, horizon, shadow: Vec::new() };
+            if !unmasker.acts(&step) {
                 continue;
             }
-            let number = self.number;
-            self.number += 1;
-            let horizon = self.cache.horizon(&self.canvas);
-            let mut step = Step { canvas: &self.canvas, block: &block, number, random, horizon, shadow: Vec::new() };
-            if !self.unmasker.acts(&step) {
-                continue;
-            }
-            let candidates = self.unmasker.candidates(&step);
+            let candidates = unmasker.candidates(&step);
             let wanted = self.scoring.wanted(model.spec(), &candidates);
-            let rows = self.cache.plan(&self.canvas, &block, &candidates, &wanted, model.spec().shift_logits);
-            self.scoring.predict(model, &self.canvas, &rows, &wanted, &self.settings, &*self.unmasker)?;
-            let guesses =
-                self.scoring.guesses(model.spec(), &candidates, &self.settings, number, &mut *self.unmasker)?;
-            let shadow_rows = self.scoring.shadow(model, &mut step, &rows, &*self.unmasker)?;
-            let mut transfer = self.unmasker.step(&step, &guesses);
+            let rows = self.cache.plan(canvas, &block, &candidates, &wanted, model.spec().shift_logits);
+            let mut guard = Repetition::new(canvas, settings);
+
+            self.scoring.predict(model, canvas, &rows, &wanted, settings, unmasker)?;
+            self.cache.observe(model, canvas, &rows)?;
+            let guesses = self.scoring.guesses(model, &step, &rows, &candidates, settings, unmasker, &mut guard)?;
+            let shadow_rows = self.scoring.shadow(model, &mut step, &rows, unmasker)?;
+            let mut transfer = unmasker.step(&step, &guesses);
+            guard.prune(&mut transfer);
             self.cache.hold_back(&mut transfer, rows.refreshed);
             self.canvas.apply(&transfer);
             self.cache.applied(&self.canvas, &transfer);
 
-            let nfe = model.forwards();
-            let (settled, refreshed) = (self.settled(), rows.refreshed);
+            let settled = ending::settled(&self.canvas, self.agenda.current(), &self.settings);
+            let (nfe, refreshed) = (model.forwards(), rows.refreshed);
             let rows = nfe * rows.rows.len() + shadow_rows;
             let report = StepReport { step: number, block, transfer, nfe, rows, refreshed, settled };
             self.statistics.add(&report);
@@ -104,37 +95,7 @@ impl Denoising {
     }
 
     /// Ends the run.
-    pub fn finish(mut self, finish: Option<Finish>) -> Generation {
-        let open = self.canvas.frontier() < self.canvas.len();
-        let finish = finish.unwrap_or(if open { Finish::EndToken } else { Finish::Complete });
-        let asked = self.canvas.asked_range();
-        let ends = self.canvas.open_or_end(&self.settings.end_tokens).unwrap_or(asked.end);
-        self.statistics.visible_tokens = self.canvas.asked_in(asked.start..ends);
-        Generation { canvas: self.canvas, statistics: self.statistics, finish }
-    }
-
-    fn next_block(&mut self) {
-        let Some(done) = self.blocks.pop() else { return };
-        if self.settings.unmask.is_scheduled() {
-            self.number = self.number.max(done.first_step + done.steps);
-        }
-        if let Some(next) = self.blocks.last_mut() {
-            next.first_step = self.number;
-            self.unmasker = self.settings.unmask.unmasker(&self.settings);
-        }
-    }
-
-    /// Positions before this one are decided for good.
-    fn settled(&self) -> usize {
-        let frontier = self.canvas.frontier();
-        let revisable = self.blocks.last().filter(|b| self.settings.unmask.revises() && frontier < b.range.end);
-        revisable.map_or(frontier, |block| frontier.min(block.range.start))
-    }
-
-    /// Whether the text before the first end token can't change any more.
-    fn is_final(&self, block: &Block) -> bool {
-        let may_change = self.settings.unmask.revises() && self.canvas.open_in(block.range.clone()).next().is_some();
-        let first = self.canvas.open_or_end(&self.settings.end_tokens);
-        self.settings.eos == EndPolicy::Stop && !may_change && first.is_some_and(|p| !self.canvas.is_open(p))
+    pub fn finish(self, finish: Option<Finish>) -> Generation {
+        ending::generation(self.canvas, &self.settings, self.statistics, finish)
     }
 }

@@ -1,7 +1,7 @@
 //! Classifier-free guidance: a predictor around two predictors.
 
 use crate::error::Error;
-use crate::model::{MaskPredictor, ModelSpec, Output, Plan, Prediction};
+use crate::model::{FaultWatch, MaskPredictor, ModelSpec, Output, Plan, Prediction};
 
 /// Pushes the prediction away from what the model says without a prompt: `u + (scale + 1) (c - u)`, where u comes
 /// from a canvas whose given positions are all masked (LLaDA, `generate.py`; Nie et al. 2024, section 4).
@@ -48,5 +48,13 @@ impl MaskPredictor for Guided {
             *logit = without + (self.scale + 1.0) * (*logit - without);
         }
         Ok(())
+    }
+
+    fn row_values(&self, out: &mut Vec<f32>) -> Result<(), Error> {
+        self.conditional.row_values(out)
+    }
+
+    fn fault_watch(&mut self) -> Option<&mut FaultWatch> {
+        self.conditional.fault_watch()
     }
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::cache::CachePolicy;
+use super::figures::FIGURES;
 use super::unmask::UnmaskRule;
 
 /// The recipes, by name.
@@ -16,6 +17,8 @@ pub enum Recipe {
     Fast,
     /// As few rows as still give an answer.
     Fastest,
+    /// As fast, and as near to exact as the machine affords, see [`Request::tuned`](super::Request::tuned).
+    Auto,
     /// Several blocks at once, for models trained for it.
     #[serde(rename = "d3llm")]
     D3llm,
@@ -43,6 +46,8 @@ pub struct RecipeRow {
     #[allow(missing_docs)]
     pub refresh: Option<usize>,
     #[allow(missing_docs)]
+    pub refresh_drift: Option<f64>,
+    #[allow(missing_docs)]
     pub window: Option<usize>,
     #[allow(missing_docs)]
     pub freeze_prompt: bool,
@@ -62,6 +67,7 @@ const NOTHING: RecipeRow = RecipeRow {
     entropy: None,
     cache: None,
     refresh: None,
+    refresh_drift: None,
     window: None,
     freeze_prompt: false,
     dirty_rows: 0,
@@ -69,7 +75,7 @@ const NOTHING: RecipeRow = RecipeRow {
 };
 
 /// Every recipe: one row each.
-pub static RECIPES: [RecipeRow; 4] = [
+pub static RECIPES: [RecipeRow; 5] = [
     NOTHING,
     RecipeRow {
         recipe: Recipe::Fast,
@@ -93,6 +99,16 @@ pub static RECIPES: [RecipeRow; 4] = [
         window: Some(32),
         freeze_prompt: true,
         dirty_rows: 1,
+        ..NOTHING
+    },
+    RecipeRow {
+        recipe: Recipe::Auto,
+        name: "auto",
+        description: "as fast, with as wide a window and as many refreshes as a tenth more time buys on this machine",
+        unmask: Some(UnmaskRule::Threshold),
+        block_length: Some(32),
+        threshold: Some(0.9),
+        cache: Some(CachePolicy::Dual),
         ..NOTHING
     },
     RecipeRow {
@@ -126,7 +142,31 @@ impl Recipe {
     }
 }
 
+/// What a recipe was measured to cost, on a small model: what counts is the difference to the reference sampler.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    /// Name of the recipe.
+    pub recipe: &'static str,
+    /// The model that answered.
+    pub model: &'static str,
+    /// Questions.
+    pub items: usize,
+    /// Share of right answers.
+    pub accuracy: f64,
+    /// Of the accuracy to that of `exact`, question by question, and the ends of its 95 % interval; none for `exact`.
+    pub difference: Option<[f64; 3]>,
+    /// Visible tokens per second over those of `exact`.
+    pub speed_up: f64,
+    /// Rows run over those of `exact`.
+    pub rows_share: f64,
+}
+
 impl RecipeRow {
+    /// What it was measured to cost; none if it wasn't.
+    pub fn figures(&self) -> Option<&'static Figures> {
+        FIGURES.iter().find(|figures| figures.recipe == self.name)
+    }
+
     /// Its settings as they would be given on the command line.
     pub fn flags(&self) -> String {
         let mut flags = Vec::new();
@@ -137,6 +177,7 @@ impl RecipeRow {
         flag("entropy", self.entropy.map(|n| n.to_string()));
         flag("cache", self.cache.map(|policy| policy.name().to_owned()));
         flag("refresh", self.refresh.map(|n| n.to_string()));
+        flag("refresh-drift", self.refresh_drift.map(|n| n.to_string()));
         flag("window", self.window.map(|n| n.to_string()));
         flag("dirty-rows", (self.dirty_rows > 0).then(|| self.dirty_rows.to_string()));
         flag("delay", self.delay.map(|n| n.to_string()));

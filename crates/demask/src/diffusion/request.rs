@@ -57,6 +57,9 @@ pub struct Request {
     pub cache: Option<CachePolicy>,
     /// With a cache: all rows run at least every so many steps.
     pub refresh: Option<usize>,
+    /// With a cache: all rows run when those that ran have drifted by more than this since the last time that all did (one
+    /// minus the cosine of their last layer's values, on average); default: not looked at.
+    pub refresh_drift: Option<f64>,
     /// Open positions behind the block that the canvas has at all; default: all.
     pub window: Option<usize>,
     /// The prompt's rows run only once.
@@ -81,6 +84,8 @@ pub struct Request {
     pub eos: EndPolicy,
     /// Tokens that must not be written.
     pub banned: Vec<u32>,
+    /// No so many tokens in a row stand twice in the answer; 0 = off.
+    pub no_repeat: usize,
     /// Dream: where its time ends.
     pub eps: f64,
     /// Compute logits of every row, for measuring what leaving them out saves.
@@ -104,6 +109,7 @@ impl Default for Request {
             back: None,
             cache: None,
             refresh: None,
+            refresh_drift: None,
             window: None,
             freeze_prompt: None,
             dirty_rows: None,
@@ -116,6 +122,7 @@ impl Default for Request {
             seed: 42,
             eos: EndPolicy::Stop,
             banned: Vec::new(),
+            no_repeat: 0,
             eps: Request::EPS,
             full_logits: false,
         }
@@ -125,6 +132,9 @@ impl Default for Request {
 impl Request {
     /// Default of [`Request::eps`].
     pub(super) const EPS: f64 = 1e-3;
+
+    /// The most that [`Request::cfg_scale`] may be: far beyond what is of use, and far from what overflows.
+    const MOST_GUIDANCE: f64 = 100.0;
 
     /// Checks what can be checked without a model.
     pub fn check(&self) -> Result<(), SettingsError> {
@@ -142,13 +152,20 @@ impl Request {
         };
         not_negative("--temperature", self.temperature)?;
         not_negative("--alg-temp", self.alg_temp)?;
-        not_negative("--cfg-scale", self.cfg_scale)?;
+        let up_to = |option, value: f64, most: f64| {
+            let range = 0.0..=most;
+            if range.contains(&value) {
+                Ok(())
+            } else {
+                wrong(option, value, format!("it must be between 0 and {most}"))
+            }
+        };
+        up_to("--cfg-scale", self.cfg_scale, Request::MOST_GUIDANCE)?;
+        up_to("--refresh-drift", self.refresh_drift.unwrap_or(0.0), 2.0)?;
         not_negative("--threshold", self.threshold.unwrap_or(0.0))?;
         not_negative("--factor", self.factor.unwrap_or(0.0))?;
         not_negative("--entropy", self.entropy.unwrap_or(0.0))?;
-        let part = |option, value: f64| {
-            if (0.0..=1.0).contains(&value) { Ok(()) } else { wrong(option, value, "it must be between 0 and 1") }
-        };
+        let part = |option, value: f64| up_to(option, value, 1.0);
         part("--top-p", self.top_p)?;
         part("--low", self.low.unwrap_or(0.0))?;
         part("--add", self.add.unwrap_or(0.0))?;

@@ -2,12 +2,12 @@
 
 use super::cache::RowPlan;
 use super::canvas::Canvas;
-use super::random::Random;
+use super::repetition::Repetition;
 use super::sampler::{Guess, softmax_of};
 use super::settings::Settings;
 use super::unmask::{Held, Step, Unmasker};
 use crate::error::Error;
-use crate::model::{MaskPredictor, ModelSpec, Output, Plan, Prediction};
+use crate::model::{Fault, FaultPlace, FaultWatch, MaskPredictor, ModelSpec, Output, Plan, Prediction};
 
 /// Buffers of a run's predictions.
 #[derive(Default)]
@@ -34,7 +34,8 @@ impl Scoring {
         settings: &Settings,
         unmasker: &dyn Unmasker,
     ) -> Result<(), Error> {
-        let whole_rows = settings.cfg_scale > 0.0 || settings.full_logits || unmasker.adjusts_logits();
+        let whole_rows =
+            settings.cfg_scale > 0.0 || settings.full_logits || settings.no_repeat > 0 || unmasker.adjusts_logits();
         let output = if settings.sampler.needs_statistics_only() && !whole_rows {
             Output::Statistics { excluded: &[settings.sampler.mask_token] }
         } else {
@@ -45,35 +46,63 @@ impl Scoring {
         model.predict(tokens, &Plan { rows: &plan.rows, wanted, output }, &mut self.prediction)
     }
 
-    /// One guess per candidate.
+    /// One guess per candidate. If one's logits aren't finite, the prediction runs again to find out where they went wrong.
     pub(super) fn guesses(
         &mut self,
-        spec: &ModelSpec,
+        model: &mut dyn MaskPredictor,
+        step: &Step<'_>,
+        plan: &RowPlan,
         candidates: &[usize],
         settings: &Settings,
-        number: usize,
         unmasker: &mut dyn Unmasker,
+        guard: &mut Repetition<'_>,
     ) -> Result<Vec<Guess>, Error> {
-        let random = Random::new(settings.seed);
-        candidates
-            .iter()
-            .map(|&position| {
-                let index = self.prediction.index_of(spec.scoring_row(position));
-                let bad = || Error::NotFinite { step: number, position };
-                if let Some(row) = self.prediction.statistics.get(index) {
-                    return if row.finite { Ok(settings.sampler.from_statistics(position, row)) } else { Err(bad()) };
-                }
-                let row = &self.prediction.logits[index * spec.vocab..(index + 1) * spec.vocab];
-                if row.iter().any(|logit| !logit.is_finite()) {
-                    return Err(bad());
-                }
-                // Two positions may share a row (Dream's first two), so each works on a copy.
-                let mut row: Vec<f64> = row.iter().map(|&logit| f64::from(logit)).collect();
-                settings.sampler.ban(&mut row);
-                unmasker.adjust(position, &mut row);
-                Ok(settings.sampler.from_logits(position, number, random, &mut row))
-            })
-            .collect()
+        let mut guesses = Vec::with_capacity(candidates.len());
+        for &position in candidates {
+            match self.guess(model.spec(), step, position, settings, unmasker, guard) {
+                Some(guess) => guesses.push(guess),
+                None => return Err(self.not_finite(model, step, plan, position)),
+            }
+        }
+        Ok(guesses)
+    }
+
+    /// The guess for one position; none if its logits aren't finite.
+    fn guess(
+        &self,
+        spec: &ModelSpec,
+        step: &Step<'_>,
+        position: usize,
+        settings: &Settings,
+        unmasker: &mut dyn Unmasker,
+        guard: &mut Repetition<'_>,
+    ) -> Option<Guess> {
+        let index = self.prediction.index_of(spec.scoring_row(position));
+        if let Some(row) = self.prediction.statistics.get(index) {
+            return row.finite.then(|| settings.sampler.from_statistics(position, row));
+        }
+        let row = &self.prediction.logits[index * spec.vocab..(index + 1) * spec.vocab];
+        if row.iter().any(|logit| !logit.is_finite()) {
+            return None;
+        }
+        // Two positions may share a row (Dream's first two), so each works on a copy.
+        let mut row: Vec<f64> = row.iter().map(|&logit| f64::from(logit)).collect();
+        settings.sampler.ban(&mut row);
+        guard.ban(position, settings.sampler.mask_token, &mut row);
+        unmasker.adjust(position, &mut row);
+        Some(settings.sampler.from_logits(position, step.number, step.random, &mut row))
+    }
+
+    fn not_finite(&mut self, model: &mut dyn MaskPredictor, step: &Step<'_>, plan: &RowPlan, position: usize) -> Error {
+        let row = model.spec().scoring_row(position);
+        let head = Fault { row, place: FaultPlace::Head };
+        let output = Output::Statistics { excluded: &[] };
+        let again = Plan { rows: &plan.rows, wanted: &[row], output };
+        let watches = model.fault_watch().map(FaultWatch::start).is_some();
+        let ran = model.predict(&step.canvas.tokens()[..plan.visible], &again, &mut self.prediction).is_ok();
+        let found = model.fault_watch().and_then(FaultWatch::finish);
+        let fault = found.or((watches && ran).then_some(head));
+        Error::NotFinite { step: step.number, position, fault }
     }
 
     /// What a masked shadow of the block says of the tokens that it holds, for unmaskers that ask. Returns the rows run.
@@ -96,7 +125,7 @@ impl Scoring {
             .map(|position| {
                 let row = &self.shadow.logits[(position - block.start) * vocab..][..vocab];
                 if row.iter().any(|logit| !logit.is_finite()) {
-                    return Err(Error::NotFinite { step: step.number, position });
+                    return Err(Error::NotFinite { step: step.number, position, fault: None });
                 }
                 Ok(Held { position, probability: softmax_of(row, step.canvas.tokens()[position]) })
             })

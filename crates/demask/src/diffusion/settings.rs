@@ -63,6 +63,8 @@ pub struct Settings {
     pub full_logits: bool,
     /// What the unmasker decides by.
     pub numbers: Numbers,
+    /// No so many tokens in a row stand twice in the answer; 0 = off.
+    pub no_repeat: usize,
     /// Which rows run.
     pub cache: CacheSettings,
 }
@@ -99,6 +101,9 @@ impl Request {
     /// Checks the request against a model and fills in its defaults. `open` is the number of open positions.
     pub fn settings(&self, spec: &ModelSpec, end_tokens: Vec<u32>, open: usize) -> Result<Settings, SettingsError> {
         self.check()?;
+        if self.is_untuned() {
+            return wrong("--recipe", self.recipe.name(), "its window is chosen by the machine's measured times first");
+        }
         let family = spec.family;
         let unmask = self.unmask.or(self.recipe.row().unmask).unwrap_or(family.default_rule());
         if !unmask.runs_on(family) {
@@ -160,6 +165,7 @@ impl Request {
             end_tokens,
             full_logits: self.full_logits,
             numbers,
+            no_repeat: self.no_repeat,
             cache,
         })
     }
@@ -217,6 +223,15 @@ impl Request {
             _ => Ok(()),
         };
         cached_only("--refresh", self.refresh)?;
+        if let Some(drift) = self.refresh_drift {
+            if !cached {
+                return wrong(
+                    "--refresh-drift",
+                    drift,
+                    "every step runs all rows; --cache prefix, dual or delayed can",
+                );
+            }
+        }
         cached_only("--dirty-rows", self.dirty_rows.filter(|&n| n > 0))?;
         if let Some(delay) = self.delay.filter(|_| policy != CachePolicy::Delayed) {
             return wrong("--delay", delay, format!("--cache {} freezes no block; delayed can", policy.name()));
@@ -224,6 +239,7 @@ impl Request {
         Ok(CacheSettings {
             policy,
             refresh: self.refresh.or(row.refresh).filter(|_| cached),
+            refresh_drift: self.refresh_drift.or(row.refresh_drift).filter(|_| cached),
             window: self.window.or(row.window),
             freeze_prompt: self.freeze_prompt.unwrap_or(row.freeze_prompt),
             dirty_rows: if cached { self.dirty_rows.unwrap_or(row.dirty_rows) } else { 0 },
@@ -254,6 +270,9 @@ impl Request {
                 self.alg_temp,
                 format!("the unmasker {} draws no positions; entropy, maskgit-plus and margin do", unmask.name()),
             ),
+            _ if self.no_repeat > 0 && unmask == UnmaskRule::Wino => {
+                wrong("--no-repeat", self.no_repeat, "wino opens again what it doubts; the other unmaskers can")
+            }
             _ if self.cfg_scale > 0.0 && unmask == UnmaskRule::Wino => {
                 wrong("--cfg-scale", self.cfg_scale, "wino's shadow has no prompt to mask; the other unmaskers can")
             }

@@ -2,7 +2,7 @@
 
 use demask_compute::{Backend, RopeSpec};
 
-use super::{ModelSpec, Output, Plan, Prediction};
+use super::{FaultWatch, ModelSpec, Output, Plan, Prediction};
 
 /// Buffers for a canvas, allocated once. Row counts follow the plan.
 pub(super) struct Activations<B: Backend> {
@@ -36,6 +36,8 @@ pub(super) struct Activations<B: Backend> {
     pub(super) slots: Vec<u32>,
     /// Where the wanted rows stand among the rows run.
     wanted: Vec<u32>,
+    /// Looks for numbers that aren't finite, if asked to.
+    pub(super) faults: FaultWatch,
 }
 
 impl<B: Backend> Activations<B> {
@@ -58,6 +60,7 @@ impl<B: Backend> Activations<B> {
             positions: Vec::with_capacity(l),
             slots: Vec::with_capacity(l),
             wanted: Vec::with_capacity(l),
+            faults: FaultWatch::default(),
         }
     }
 
@@ -77,6 +80,13 @@ impl<B: Backend> Activations<B> {
         self.begin(&vec![mask_token; len], plan);
         self.slots.clear();
         self.slots.extend((len as u32..).take(plan.rows.len()));
+    }
+
+    /// Looks at `x` after so many layers, if asked to.
+    pub(super) fn watch(&mut self, b: &B, layers: usize) {
+        if self.faults.is_looking() {
+            self.faults.look(&b.read(&self.x), &self.positions, layers);
+        }
     }
 
     /// Keeps only the wanted rows of `x` and their positions.

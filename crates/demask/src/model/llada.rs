@@ -7,9 +7,10 @@ use std::sync::Arc;
 use demask_compute::{Backend, Visibility};
 
 use super::activations::Activations;
-use super::{MaskPredictor, ModelSpec, Output, Plan, Prediction};
+use super::layer::{Biases, Layer};
+use super::{FaultWatch, MaskPredictor, ModelSpec, Output, Plan, Prediction};
 use crate::error::Error;
-use crate::weights::{Projection, WeightSource};
+use crate::weights::WeightSource;
 
 /// The weights, by their names in the file.
 pub(super) struct Llada<B: Backend> {
@@ -21,40 +22,13 @@ pub(super) struct Llada<B: Backend> {
     output: B::Matrix,
 }
 
-struct Layer<B: Backend> {
-    attn_norm: B::Vector,
-    attn_q: Projection<B>,
-    attn_k: Projection<B>,
-    attn_v: Projection<B>,
-    attn_output: B::Matrix,
-    ffn_norm: B::Vector,
-    ffn_gate: B::Matrix,
-    ffn_up: B::Matrix,
-    ffn_down: B::Matrix,
-}
-
 impl<B: Backend> Llada<B> {
     pub(super) fn load(from: &mut WeightSource<'_, B>, spec: ModelSpec, backend: Arc<B>) -> Result<Self, Error> {
-        let (d, q, kv, f) = (spec.width, spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim, spec.ffn);
-        let layer = |from: &mut WeightSource<'_, B>, n: usize| -> Result<Layer<B>, Error> {
-            let name = |tensor: &str| format!("blk.{n}.{tensor}");
-            Ok(Layer {
-                attn_norm: from.vector(&name("attn_norm.weight"), d)?,
-                attn_q: from.projection(&name("attn_q"), q, d)?,
-                attn_k: from.projection(&name("attn_k"), kv, d)?,
-                attn_v: from.projection(&name("attn_v"), kv, d)?,
-                attn_output: from.matrix(&name("attn_output.weight"), d, q)?,
-                ffn_norm: from.vector(&name("ffn_norm.weight"), d)?,
-                ffn_gate: from.matrix(&name("ffn_gate.weight"), f, d)?,
-                ffn_up: from.matrix(&name("ffn_up.weight"), f, d)?,
-                ffn_down: from.matrix(&name("ffn_down.weight"), d, f)?,
-            })
-        };
         Ok(Llada {
-            token_embd: from.table("token_embd.weight", spec.vocab, d)?,
-            layers: (0..spec.layers).map(|n| layer(from, n)).collect::<Result<_, _>>()?,
-            output_norm: from.vector("output_norm.weight", d)?,
-            output: from.matrix_or_tied("output.weight", "token_embd.weight", spec.vocab, d)?,
+            token_embd: from.table("token_embd.weight", spec.vocab, spec.width)?,
+            layers: Layer::load_all(from, &spec, Biases::Optional)?,
+            output_norm: from.vector("output_norm.weight", spec.width)?,
+            output: from.matrix_or_tied("output.weight", "token_embd.weight", spec.vocab, spec.width)?,
             backend,
             spec,
         })
@@ -92,6 +66,15 @@ impl<B: Backend> MaskPredictor for Forward<B> {
         self.run(Visibility::Shadow { len: len + rows.len(), first }, &plan, out);
         Ok(())
     }
+
+    fn row_values(&self, out: &mut Vec<f32>) -> Result<(), Error> {
+        *out = self.model.backend.read(&self.activations.v); // [R, G*K] of the last layer
+        Ok(())
+    }
+
+    fn fault_watch(&mut self) -> Option<&mut FaultWatch> {
+        Some(&mut self.activations.faults)
+    }
 }
 
 impl<B: Backend> Forward<B> {
@@ -101,6 +84,7 @@ impl<B: Backend> Forward<B> {
 
         b.embed(token_embd, &a.tokens, &mut a.x); // x [R, D]
         for (n, layer) in layers.iter().enumerate() {
+            a.watch(b, n);
             b.rms_norm(&a.x, &layer.attn_norm, eps, &mut a.normed); // [R, D]
             layer.attn_k.apply(b, &a.normed, &mut a.k); // [R, G*K]
             layer.attn_v.apply(b, &a.normed, &mut a.v); // [R, G*K]
@@ -122,6 +106,7 @@ impl<B: Backend> Forward<B> {
             b.silu_mul(&a.gate, &a.up, &mut a.gated); // [R, F]
             b.linear_add(&a.gated, &layer.ffn_down, &mut a.x); // x [R, D]
         }
+        a.watch(b, layers.len());
         b.rms_norm(&a.x, output_norm, eps, &mut a.normed); // [W, D]
         out.score(b, &a.normed, output, plan); // [W, V], as statistics or logits
     }

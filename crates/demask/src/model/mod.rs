@@ -2,6 +2,8 @@
 
 mod activations;
 mod dream;
+mod fault;
+mod layer;
 mod llada;
 mod spec;
 
@@ -13,6 +15,7 @@ use demask_gguf::Gguf;
 use crate::error::Error;
 use crate::weights::WeightSource;
 
+pub use fault::{Fault, FaultPlace, FaultWatch};
 pub use spec::{Family, ModelSpec};
 
 /// Which rows of the canvas a prediction runs, and what of them is wanted.
@@ -78,6 +81,17 @@ pub trait MaskPredictor: Send {
     /// Hong et al. 2025).
     fn predict_shadow(&mut self, _tokens: &[u32], _rows: &[u32], _out: &mut Prediction) -> Result<(), Error> {
         Err(Error::NoShadow { architecture: self.spec().architecture })
+    }
+
+    /// What the rows of the last prediction are known by to a cache policy that measures drift: the last layer's values of
+    /// each, one row after the other.
+    fn row_values(&self, _out: &mut Vec<f32>) -> Result<(), Error> {
+        Err(Error::NoRowValues { architecture: self.spec().architecture })
+    }
+
+    /// A watch over the next prediction, for finding out where its numbers go wrong; none if the model has none.
+    fn fault_watch(&mut self) -> Option<&mut FaultWatch> {
+        None
     }
 }
 

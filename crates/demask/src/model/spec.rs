@@ -161,6 +161,10 @@ impl ModelSpec {
         }
         let embedding = crate::weights::tensor(gguf, "token_embd.weight")?;
         let vocab = usize::try_from(embedding.rows()).unwrap_or(usize::MAX);
+        if let Some(claimed) = scalar(meta, &key("vocab_size"))?.filter(|&claimed| claimed != vocab) {
+            let expected = format!("{vocab}, the rows of `token_embd.weight`");
+            return Err(meta.wrong(&key("vocab_size"), expected, claimed.to_string()).into());
+        }
         Ok(ModelSpec {
             architecture: architecture.name,
             name,

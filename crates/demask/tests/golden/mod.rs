@@ -70,6 +70,8 @@ pub(crate) fn request(options: &Value, eos: u32) -> Request {
         cache: text("cache").map(|name| CachePolicy::from_name(name).unwrap()),
         delay: count("delay"),
         refresh: count("refresh"),
+        refresh_drift: number("refresh_drift"),
+        no_repeat: count("no_repeat").unwrap_or(0),
         temperature: number("temperature").unwrap_or(0.0),
         top_p: number("top_p").unwrap_or(1.0),
         top_k: count("top_k").unwrap_or(0),
