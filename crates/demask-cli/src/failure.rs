@@ -145,7 +145,7 @@ fn usage_text(error: &clap::Error) -> (String, String) {
     match error.kind() {
         ErrorKind::ValueValidation => {
             let reason = error.source().map_or_else(|| "it isn't valid".to_owned(), ToString::to_string);
-            (format!("{bare} {value} can't be used: {reason}"), see)
+            (format!("{bare} {} can't be used: {reason}", shown(&value)), see)
         }
         ErrorKind::InvalidValue if value.is_empty() => (format!("{option} needs a value"), see),
         ErrorKind::InvalidValue => {
@@ -174,6 +174,11 @@ fn usage_text(error: &clap::Error) -> (String, String) {
             (first.trim_start_matches("error: ").to_owned(), see)
         }
     }
+}
+
+/// A value as it was typed; one that can't be seen in quotes.
+fn shown(value: &str) -> String {
+    if value.trim().is_empty() { format!("`{value}`") } else { value.to_owned() }
 }
 
 /// The command that explains the command that was typed.

@@ -3,6 +3,7 @@
 mod args;
 mod blanks;
 mod cmd;
+mod curves;
 mod embedded;
 mod failure;
 mod model_ref;

@@ -41,7 +41,11 @@ impl Source<'_> {
         for path in self.files {
             let name = escape(path.as_os_str().as_encoded_bytes());
             let file = File::open(path).with_context(|| format!("cannot read the {what} file `{name}`"))?;
-            parts.push(self.read(file, &format!("the {what} file `{name}`"))?);
+            let text = self.read(file, &format!("the {what} file `{name}`"))?;
+            // An empty file is what empty stdin is: no part of the prompt.
+            if !text.is_empty() {
+                parts.push(text);
+            }
         }
         if stdin_is_readable() {
             let waiting = Waiting::start();

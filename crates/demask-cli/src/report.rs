@@ -1,12 +1,15 @@
 //! What is told about a run: the object of `--json`, the lines of `--verbose`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use demask::diffusion::Settings;
 use demask::{Device, EndPolicy, Finish, Generation, Model, ModelSpec, Request};
+use demask_compute::{Split, Stopwatch};
 use demask_gguf::Gguf;
 use serde::Serialize;
 
+use crate::cmd::auto::AutoReport;
 use crate::output::say;
 
 /// How long things took.
@@ -20,6 +23,12 @@ pub(crate) struct Timings {
     pub(crate) steps: Vec<Duration>,
     /// How many of them used no stale keys and values.
     pub(crate) refreshed: usize,
+    /// What `--recipe auto` measured and chose.
+    pub(crate) auto: Option<AutoReport>,
+    /// Runs while the model does.
+    pub(crate) stopwatch: Option<Arc<Stopwatch>>,
+    /// Where the time of the denoising loop's forward passes went.
+    pub(crate) split: Option<Split>,
 }
 
 /// What a run wrote.
@@ -53,6 +62,8 @@ pub(crate) struct RunReport {
     seed: u64,
     /// The request, with the defaults filled in.
     request: RequestReport,
+    /// What `--recipe auto` measured and chose; null for other recipes.
+    auto: Option<AutoReport>,
     /// Tokens of the prompt.
     prompt_tokens: usize,
     /// Positions of the canvas.
@@ -87,6 +98,8 @@ pub(crate) struct RunReport {
     generate_s: f64,
     /// Mean of `step_ms`; null if no step ran.
     ms_per_step: Option<f64>,
+    /// Where `ms_per_step` goes; null if no step ran, or where the device doesn't tell.
+    split_ms_per_step: Option<SplitReport>,
     /// Milliseconds of each step.
     step_ms: Vec<f64>,
     /// The most memory that the process used; null where the system doesn't say.
@@ -102,6 +115,36 @@ pub(crate) struct RunReport {
     /// Whether the number of steps was set beforehand.
     #[serde(skip)]
     scheduled: bool,
+}
+
+/// Where the time of a step goes, in milliseconds.
+#[derive(Debug, Serialize)]
+pub(crate) struct SplitReport {
+    /// Products with the layers' weights.
+    linear: f64,
+    /// Attention, with rotations and the store of keys and values.
+    attention: f64,
+    /// Logits or row statistics.
+    head: f64,
+    /// Guesses, the unmasker, the cache policy: what isn't the forward pass.
+    sampling: f64,
+    /// Embeddings, norms, activations.
+    other: f64,
+}
+
+impl SplitReport {
+    fn new(timings: &Timings) -> Option<SplitReport> {
+        let split = timings.split.filter(|_| !timings.steps.is_empty())?;
+        let steps: Duration = timings.steps.iter().sum();
+        let mean = |sum: Duration| rounded(sum.as_secs_f64() * 1e3 / timings.steps.len() as f64, 3);
+        Some(SplitReport {
+            linear: mean(split.linear),
+            attention: mean(split.attention),
+            head: mean(split.head),
+            sampling: mean(steps.saturating_sub(split.total())),
+            other: mean(split.other),
+        })
+    }
 }
 
 /// A request with its defaults filled in; null where the unmasker or the cache has no use for it.
@@ -121,6 +164,7 @@ pub(crate) struct RequestReport {
     back: Option<f64>,
     cache: &'static str,
     refresh: Option<usize>,
+    refresh_drift: Option<f64>,
     window: Option<usize>,
     freeze_prompt: bool,
     dirty_rows: usize,
@@ -132,6 +176,7 @@ pub(crate) struct RequestReport {
     eps: f64,
     cfg_scale: f64,
     banned: Vec<u32>,
+    no_repeat: usize,
     eos: EndPolicy,
     full_logits: bool,
 }
@@ -162,6 +207,7 @@ impl RequestReport {
             back: used(numbers.back, |request, n| request.back = Some(n)),
             cache: cache.policy.name(),
             refresh: cache.refresh,
+            refresh_drift: cache.refresh_drift,
             window: cache.window,
             freeze_prompt: cache.freeze_prompt,
             dirty_rows: cache.dirty_rows,
@@ -173,6 +219,7 @@ impl RequestReport {
             eps: request.eps,
             cfg_scale: request.cfg_scale,
             banned: request.banned.clone(),
+            no_repeat: request.no_repeat,
             eos: request.eos,
             full_logits: request.full_logits,
         }
@@ -199,6 +246,7 @@ impl RequestReport {
         for (name, count) in counts {
             text.extend(count.map(|count| format!(", {name} {count}")));
         }
+        text.extend(self.refresh_drift.map(|drift| format!(", refresh drift {drift}")));
         if self.dirty_rows > 0 {
             text.push_str(&format!(", dirty rows {}", self.dirty_rows));
         }
@@ -235,6 +283,7 @@ impl RunReport {
             threads: cpu.threads(),
             seed: request.seed,
             request: RequestReport::new(model.spec(), request, settings),
+            auto: timings.auto.clone(),
             prompt_tokens: written.given,
             canvas: canvas.len(),
             steps: statistics.steps,
@@ -252,6 +301,7 @@ impl RunReport {
             first_step_s: timings.steps.first().map(|step| rounded(step.as_secs_f64(), 6)),
             generate_s: rounded(seconds, 6),
             ms_per_step: (!step_ms.is_empty()).then(|| rounded(step_ms.iter().sum::<f64>() / step_ms.len() as f64, 3)),
+            split_ms_per_step: SplitReport::new(timings),
             step_ms,
             peak_rss_bytes: peak_rss(),
             finish: match generation.finish {
@@ -279,6 +329,9 @@ impl RunReport {
         row("prompt", format!("{} tokens", self.prompt_tokens));
         row("canvas", format!("{} positions, {} of them open", self.canvas, request.max_tokens));
         row("recipe", request.recipe.to_owned());
+        if let Some(auto) = &self.auto {
+            row("auto", auto.line());
+        }
         row("unmasker", format!("{}{}", request.unmask, request.numbers()));
         let exact = if self.cache_exact { "exact" } else { "approximate: the text may differ from --cache none" };
         row("cache", format!("{} ({exact})", request.cache()));
@@ -289,6 +342,17 @@ impl RunReport {
         row("load", format!("{:.1} ms", self.load_s * 1e3));
         row("first step", optional(self.first_step_s.map(|s| rounded(s * 1e3, 1)), " ms"));
         row("step", optional(self.ms_per_step.map(|ms| rounded(ms, 2)), " ms"));
+        if let Some(split) = &self.split_ms_per_step {
+            let parts = [
+                ("linear", split.linear),
+                ("attention", split.attention),
+                ("head", split.head),
+                ("sampling", split.sampling),
+                ("other", split.other),
+            ];
+            let parts = parts.map(|(name, ms)| format!("{name} {}", rounded(ms, 2)));
+            row("of it", format!("{} ms", parts.join(", ")));
+        }
         row("generation", format!("{:.1} ms", self.generate_s * 1e3));
         row("forward passes (NFE)", self.nfe.to_string());
         row("rows", self.rows.to_string());

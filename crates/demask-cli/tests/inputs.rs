@@ -3,7 +3,8 @@
 
 mod harness;
 
-use harness::{fixture, patched, run};
+use demask_gguf::Value;
+use harness::{fixture, patched, run, run_with_stdin};
 
 #[test]
 fn a_claimed_context_allocates_nothing() {
@@ -64,4 +65,69 @@ fn approximate_settings_say_so() {
     }
     let outcome = run(&["run", "-m", &model, "-n", "8", "hi"]).succeeded();
     assert!(!outcome.stderr.contains("approximate"), "{}", outcome.stderr);
+}
+
+#[test]
+fn d29_numbers_that_go_wrong_are_told_with_layer_and_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = demask_gguf::Gguf::open(fixture("tiny-llada-f32")).unwrap();
+    let whole = std::fs::read(fixture("tiny-llada-f32")).unwrap();
+    for (tensor, place) in [
+        ("blk.1.ffn_down.weight", "goes wrong in layer 1"),
+        ("blk.0.attn_q.weight", "row 0 goes wrong in layer 0"),
+        ("output_norm.weight", "goes wrong in the head"),
+    ] {
+        let mut bytes = whole.clone();
+        let at = file.tensor(tensor).unwrap().offset() as usize;
+        bytes[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+        let path = folder.path().join("nan.gguf");
+        std::fs::write(&path, bytes).unwrap();
+        let path = path.to_str().unwrap();
+        for temperature in ["0", "1"] {
+            let outcome = run(&["run", "-n", "8", "--temp", temperature, "hi", "-m", path]);
+            outcome.refused(1, &["step 0, position", "not finite", place, "nothing of this step was kept"]);
+        }
+    }
+}
+
+#[test]
+fn a_vocabulary_has_one_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = patched(folder.path(), "tiny-llada-f32", &[("llada.vocab_size", Some(Value::U32(300)))]);
+    run(&["run", "hi", "-m", path.to_str().unwrap()])
+        .refused(1, &["llada.vocab_size", "288", "300", "token_embd.weight", "patched.gguf"]);
+    let fits = patched(folder.path(), "tiny-llada-f32", &[("llada.vocab_size", Some(Value::U32(288)))]);
+    run(&["run", "-n", "4", "hi", "-m", fits.to_str().unwrap()]).succeeded();
+}
+
+#[test]
+fn an_empty_file_is_no_prompt_as_empty_stdin_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.txt");
+    std::fs::write(&empty, "").unwrap();
+    let (empty, model) = (empty.to_str().unwrap(), fixture("tiny-llada-f32"));
+    for command in ["run", "tokenize"] {
+        run(&[command, "-m", &model, "-f", empty]).refused(2, &["no prompt"]);
+        run_with_stdin(&[command, "-m", &model], b"").refused(2, &["no prompt"]);
+    }
+    let with = run(&["tokenize", "-m", &model, "hi", "-f", empty]).succeeded();
+    assert_eq!(with.text(), run(&["tokenize", "-m", &model, "hi"]).succeeded().text());
+}
+
+#[test]
+fn banned_tokens_may_be_ranges() {
+    let model = fixture("tiny-llada-f32");
+    let json = |ban: &str| run(&["run", "-m", &model, "-n", "8", "--json", "hi", "--ban", ban]).succeeded().json();
+    assert_eq!(json("5,17-19")["request"]["banned"], serde_json::json!([5, 17, 18, 19]));
+    for value in ["", "x", "9-5", "-1", "5,,6"] {
+        run(&["run", "hi", "-m", "/nowhere.gguf", &format!("--ban={value}")]).refused(2, &["--ban", "like 5,17-20"]);
+    }
+    run(&["run", "hi", "--ban="]).refused(2, &["--ban ``"]);
+    run(&["run", "-m", &model, "hi", "--ban", "280-288"]).refused(2, &["--ban 288", "0 to 287"]);
+}
+
+#[test]
+fn rows_of_a_bench_fit_the_context() {
+    let model = fixture("tiny-llada-gqa-f32");
+    run(&["bench", "-m", &model, "--rows", "32,65"]).refused(2, &["--rows 65", "64 positions"]);
 }

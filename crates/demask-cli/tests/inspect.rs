@@ -126,6 +126,20 @@ fn a_trace_is_replayed() {
     assert!(!text.text().chars().any(|c| c.is_control() && c != '\n'));
 
     run(&["inspect", trace]).refused(1, &["tiny-llada-f32", "demask-tiny"]);
+    let sound = std::fs::read_to_string(trace).unwrap();
+    let lines: Vec<&str> = sound.lines().collect();
+    let canvas = lines[0].replacen("\"canvas\":[", "\"canvas\":[288,", 1);
+    let edit = lines[1].replacen("\"to\":", "\"to\":9999", 1);
+    for (line, text) in [(0, canvas), (1, edit)] {
+        let mut lines: Vec<&str> = lines.clone();
+        lines[line] = &text;
+        std::fs::write(trace, lines.join("\n") + "\n").unwrap();
+        let outcome = run(&["inspect", trace, "-m", &model]);
+        let place = format!("line {}: token id ", line + 1);
+        assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(&place) && outcome.stderr.contains("vocabulary of 288"), "{}", outcome.stderr);
+    }
+    std::fs::write(trace, &sound).unwrap();
     let whole = std::fs::read_to_string(trace).unwrap();
     std::fs::write(trace, &whole[..whole.len() / 2]).unwrap();
     let cut = run(&["inspect", trace, "-m", &model]).succeeded();

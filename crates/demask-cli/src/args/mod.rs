@@ -282,7 +282,7 @@ pub(crate) struct TokenizeArgs {
     pub(crate) prompt: PromptArgs,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-    /// Take names of special tokens in the text as those tokens
+    /// Take names of special tokens in the text as those tokens; only with --no-chat, as a chat template writes its own
     #[arg(long, requires = "no_chat")]
     pub(crate) special: bool,
     /// Print one JSON object: ids, and the text of each

@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use demask::diffusion::RECIPES;
+use demask::diffusion::{Figures, RECIPES};
 use demask::{CachePolicy, EndPolicy, Recipe, Request, UnmaskRule};
 use serde_json::{Map, Value};
 
-use super::values::{cache_policy, count, number, recipe, recipe_names, seed, unmask_help, unmask_rule};
+use super::values::{cache_policy, count, number, recipe, recipe_names, seed, token_range, unmask_help, unmask_rule};
 use crate::failure::Misuse;
 use crate::output::Out;
 
@@ -14,10 +14,11 @@ use crate::output::Out;
 #[derive(Args)]
 #[command(next_help_heading = "Decoding")]
 pub(crate) struct SettingsArgs {
-    /// Denoising steps [default: one per open position]
+    /// Denoising steps; they need not divide: blocks get theirs by length, and what is left over goes one each to the first;
+    /// the same within a block. At least one per block [default: one per open position]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     steps: Option<usize>,
-    /// Positions per block; blocks are decided from left to right [default: the model's, else 32; Dream's exact: all]
+    /// Positions per block; blocks are decided from left to right, and the last may be shorter [default: the model's, else 32; Dream's exact: all]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     block_length: Option<usize>,
     /// Which positions a step decides [default: the recipe's; exact: the model's reference]
@@ -50,6 +51,10 @@ pub(crate) struct SettingsArgs {
     /// With a cache, run all rows at least every N steps [default: when a block begins]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     refresh: Option<usize>,
+    /// With a cache, run all rows when those that run have drifted by more than X since all ran: one minus the cosine of
+    /// their values, 0 to 2 [default: not looked at]
+    #[arg(long, value_name = "X", value_parser = number, allow_negative_numbers = true)]
+    refresh_drift: Option<f64>,
     /// Open positions behind the block that the model sees [default: the recipe's; exact: all]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     window: Option<usize>,
@@ -80,9 +85,12 @@ pub(crate) struct SettingsArgs {
     /// Classifier-free guidance, two forward passes per step; 0 is off (LLaDA models)
     #[arg(long, value_name = "S", default_value = "0", value_parser = number, allow_negative_numbers = true)]
     cfg_scale: f64,
-    /// Token ids that must not be written: 5,17
-    #[arg(long, value_name = "IDS", value_delimiter = ',')]
-    ban: Vec<u32>,
+    /// Token ids that must not be written: 5,17-20
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = token_range, allow_negative_numbers = true)]
+    ban: Vec<(u32, u32)>,
+    /// Repetition guard: no N tokens in a row stand twice in the answer; 0 is off
+    #[arg(long, value_name = "N", default_value = "0", value_parser = count, allow_negative_numbers = true)]
+    no_repeat: usize,
     /// Seed of all random numbers: the same seed gives the same text
     #[arg(long, value_name = "N", default_value = "42", value_parser = seed, allow_negative_numbers = true)]
     seed: u64,
@@ -113,6 +121,7 @@ impl SettingsArgs {
             back: self.back,
             cache: self.cache,
             refresh: self.refresh,
+            refresh_drift: self.refresh_drift,
             window: self.window,
             freeze_prompt: self.freeze_prompt,
             dirty_rows: self.dirty_rows,
@@ -129,7 +138,8 @@ impl SettingsArgs {
                 None | Some(Eos::Stop) => EndPolicy::Stop,
                 Some(Eos::Last) => EndPolicy::Last,
             },
-            banned: self.ban.clone(),
+            banned: self.ban.iter().flat_map(|&(first, last)| first..=last).collect(),
+            no_repeat: self.no_repeat,
             full_logits: self.full_logits,
         }
     }
@@ -221,13 +231,64 @@ impl RecipeChoice {
         }
         let mut value = serde_json::to_value(&base).map_err(|error| error.to_string())?;
         for (name, change) in changes {
+            check_change(&value, name, change)?;
             value[name.as_str()] = change.clone();
         }
         serde_json::from_value(value).map_err(|error| error.to_string())
     }
 }
 
-/// Prints every recipe with its settings.
+/// Refuses a setting that there isn't, or a value of another kind than its own.
+fn check_change(request: &Value, name: &str, change: &Value) -> Result<(), String> {
+    let with = |value: &Value| {
+        let mut request = request.clone();
+        request[name] = value.clone();
+        serde_json::from_value::<Request>(request).is_ok()
+    };
+    if request.get(name).is_none() {
+        let names = request.as_object().into_iter().flat_map(Map::keys).filter(|name| *name != "recipe");
+        let names: Vec<&str> = names.map(String::as_str).collect();
+        return Err(format!("there is no setting `{name}`; there are {}", names.join(", ")));
+    }
+    if with(change) {
+        return Ok(());
+    }
+    let kinds = [
+        (Value::from(0.5), "a number".to_owned()),
+        (Value::from(1), "a whole number, 0 or more".to_owned()),
+        (Value::from(true), "true or false".to_owned()),
+        (
+            Value::from(UnmaskRule::ALL[0].name()),
+            format!("one of {}", UnmaskRule::ALL.map(UnmaskRule::name).join(", ")),
+        ),
+        (
+            Value::from(CachePolicy::ALL[0].name()),
+            format!("one of {}", CachePolicy::ALL.map(CachePolicy::name).join(", ")),
+        ),
+        (Value::from("keep"), "one of keep, stop, last".to_owned()),
+        (Value::from(vec![0]), "token ids like [5]".to_owned()),
+    ];
+    let kind =
+        kinds.into_iter().find(|(example, _)| with(example)).map_or_else(|| "another".to_owned(), |(_, kind)| kind);
+    let change = change.as_str().map_or_else(|| change.to_string(), str::to_owned);
+    Err(format!("{name}={change} must be {kind}"))
+}
+
+/// A recipe's figures on one line.
+fn measured(figures: &Figures) -> String {
+    let accuracy = figures.accuracy * 100.0;
+    let (model, items) = (figures.model, figures.items);
+    let Some([difference, low, high]) = figures.difference.map(|ends| ends.map(|end| end * 100.0)) else {
+        return format!("measured: accuracy {accuracy:.1} % ({model}, {items} questions)");
+    };
+    let (speed, rows) = (figures.speed_up, figures.rows_share * 100.0);
+    format!(
+        "measured: {speed:.0} times the tokens/s of exact, {rows:.1} % of its rows; accuracy {accuracy:.1} %, {difference:+.1} \
+         points ({low:+.1} to {high:+.1})"
+    )
+}
+
+/// Prints every recipe with its settings and what it was measured to cost.
 pub(crate) fn list_recipes() -> Result<()> {
     let mut out = Out::stdout();
     for row in &RECIPES {
@@ -235,6 +296,7 @@ pub(crate) fn list_recipes() -> Result<()> {
         let flags = row.flags();
         let settings = if flags.is_empty() { "the model's own settings".to_owned() } else { flags };
         out.line(&format!("{:9} {settings}", ""))?;
+        out.line(&format!("{:9} {}", "", row.figures().map_or_else(|| "not measured yet".to_owned(), measured)))?;
     }
     out.flush()
 }
@@ -254,10 +316,18 @@ mod tests {
         assert_eq!((request.unmask, request.freeze_prompt), (Some(UnmaskRule::Wino), Some(true)));
         assert_eq!(RecipeChoice::read("list"), Ok(RecipeChoice::List));
         for (text, words) in [
-            ("quick", "exact, fast, fastest, d3llm"),
+            ("quick", "exact, fast, fastest, auto, d3llm"),
             ("fast:threshold", "`threshold`"),
-            ("fast:tresh=1", "tresh"),
-            ("fast:window=many", "many"),
+            ("fast:tresh=1", "no setting `tresh`; there are"),
+            ("fast:tresh=1", "threshold"),
+            ("fast:window=many", "window=many must be a whole number, 0 or more"),
+            ("fast:window=-3", "window=-3 must be a whole number"),
+            ("fast:threshold=high", "threshold=high must be a number"),
+            ("fast:freeze-prompt=2", "must be true or false"),
+            ("fast:unmask=foo", "unmask=foo must be one of low-confidence"),
+            ("fast:cache=lru", "one of none, prefix"),
+            ("fast:eos=never", "one of keep, stop, last"),
+            ("fast:banned=3", "token ids like [5]"),
         ] {
             assert!(of(text).expect_err(text).contains(words), "{text}");
         }

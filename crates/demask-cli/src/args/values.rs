@@ -51,6 +51,15 @@ pub(super) fn range(text: &str) -> Result<(usize, usize), String> {
     }
 }
 
+/// Token ids: `5` or `17-20`.
+pub(super) fn token_range(text: &str) -> Result<(u32, u32), String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (count(first), count(last)) {
+        (Ok(first), Ok(last)) if first <= last => Ok((first as u32, last as u32)),
+        _ => Err("it must be token ids like 5,17-20".to_owned()),
+    }
+}
+
 pub(super) fn device(text: &str) -> Result<String, String> {
     match text {
         "auto" | "cpu" => Ok(text.to_owned()),

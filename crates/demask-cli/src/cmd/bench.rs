@@ -3,16 +3,23 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use demask::diffusion::Curve;
 use demask::model::{Output, Plan, Prediction};
-use demask::{Device, Model};
+use demask::{Device, Model, Recipe, Request};
 use demask_compute::bench;
 use demask_compute::quant::QUANT_TYPES;
 use serde::Serialize;
 
+use super::auto::AutoReport;
 use super::{load_model, read_model};
 use crate::args::BenchArgs;
+use crate::curves;
+use crate::failure::Misuse;
 use crate::output::Out;
 use crate::report::peak_rss;
+
+/// The canvas for which bench tells what `--recipe auto` chooses: tokens of the prompt, open positions.
+const AUTO_CANVAS: (usize, usize) = (150, 128);
 
 /// Everything that was measured.
 #[derive(Serialize)]
@@ -53,6 +60,8 @@ struct Forward {
     architecture: &'static str,
     load_seconds: f64,
     passes: Vec<Pass>,
+    /// What `--recipe auto` makes of them behind a prompt of 150 tokens with 128 open positions; null for a single row count.
+    auto: Option<AutoReport>,
     peak_rss_bytes: Option<u64>,
 }
 
@@ -68,6 +77,12 @@ struct Pass {
 
 /// Runs the command.
 pub(crate) fn run(args: &BenchArgs) -> Result<()> {
+    let file = read_model(args.model.reference().open()?)?;
+    let context = file.spec().context;
+    if let Some(rows) = args.rows.iter().find(|&&rows| rows > context) {
+        let message = format!("--rows {rows} can't be used: the model's context has {context} positions");
+        return Err(Misuse::new(message, format!("use row counts up to {context}")).into());
+    }
     let device = args.device.open()?;
     let Device::Cpu(cpu) = &device;
     let mut report = Report {
@@ -102,13 +117,14 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
             }
         }
     }
-    let file = read_model(args.model.reference().open()?)?;
     let start = Instant::now();
     let model = load_model(file, &device)?;
     let load_seconds = start.elapsed().as_secs_f64();
-    let passes = args.rows.iter().map(|&rows| time_forward(&model, rows, args)).collect::<Result<_>>()?;
+    let passes: Vec<Pass> = args.rows.iter().map(|&rows| time_forward(&model, rows, args)).collect::<Result<_>>()?;
+    let auto = auto(&model, &device, &passes);
     let (name, architecture) = (model.spec().name.clone(), model.spec().architecture);
-    report.forward = Some(Forward { model: name, architecture, load_seconds, passes, peak_rss_bytes: peak_rss() });
+    let peak_rss_bytes = peak_rss();
+    report.forward = Some(Forward { model: name, architecture, load_seconds, passes, auto, peak_rss_bytes });
 
     let mut out = Out::stdout();
     if args.json {
@@ -117,6 +133,18 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         out.text(&table(&report))?;
     }
     out.flush()
+}
+
+/// What `--recipe auto` makes of the passes, which are kept as the curve that it goes by.
+fn auto(model: &Model, device: &Device, passes: &[Pass]) -> Option<AutoReport> {
+    let (given, open) = AUTO_CANVAS;
+    let mut points: Vec<(usize, f64)> = passes.iter().map(|pass| (pass.rows, pass.best_seconds)).collect();
+    points.sort_by_key(|point| point.0);
+    points.dedup_by_key(|point| point.0);
+    let curve = Curve::new(points).filter(|curve| curve.points().len() > 1)?;
+    curves::keep(model, device, &curve);
+    let request = Request { recipe: Recipe::Auto, max_tokens: open, ..Request::default() };
+    Some(AutoReport::new(&curve, &request.tuned(&curve, model.spec(), given, open).1))
 }
 
 /// Times forward passes over a canvas of `rows` positions, all run, the last ones scored.
@@ -161,6 +189,10 @@ fn table(report: &Report) -> String {
             let rate = pass.rows as f64 / pass.median_seconds;
             format!("{:>7} {:>7} {best:>12.2} {median:>12.2} {rate:>9.1}", pass.rows, pass.wanted)
         }));
+        if let Some(auto) = &forward.auto {
+            let (given, open) = AUTO_CANVAS;
+            lines.push(format!("--recipe auto behind {given} tokens, {open} open: {}", auto.line()));
+        }
         if let Some(bytes) = forward.peak_rss_bytes {
             lines.push(format!("peak memory {:.1} MiB", bytes as f64 / (1 << 20) as f64));
         }

@@ -109,6 +109,8 @@ impl Watched<'_> {
         let (run, mut predictor) = self.model.start(canvas.clone(), self.request)?;
         let mut failure = None;
         let mut settled = 0;
+        let watched = self.timings.stopwatch.clone();
+        let before = watched.as_ref().map(|watch| watch.split());
         let started = Instant::now();
         let mut begun = started;
         let mut step = |report: &StepReport, canvas: &Canvas| -> Result<()> {
@@ -141,6 +143,7 @@ impl Watched<'_> {
                 }
             })?;
         self.timings.generate = started.elapsed();
+        self.timings.split = watched.zip(before).map(|(watch, before)| watch.split().since(&before));
         if generation.finish != Finish::Interrupted {
             settled = generation.canvas.len();
         }

@@ -7,8 +7,9 @@ use anyhow::{Context as _, Result};
 use demask::{Canvas, Finish, Generation, Model, ModelFile};
 use serde::Serialize;
 
+use super::auto::tune;
 use super::decode::{Subject, Watched, check_writable};
-use super::{load_model, read_model};
+use super::{load_timed_model, read_model};
 use crate::args::{InfillArgs, list_recipes};
 use crate::blanks::Marked;
 use crate::failure::Advised;
@@ -39,12 +40,15 @@ pub(crate) fn run(args: &InfillArgs) -> Result<()> {
     let opened = started.elapsed();
     let (tokens, blanks) = marked.tokens(file.tokenizer());
     let canvas = canvas(&file, &tokens)?;
-    let settings = file.settings(&canvas, &request)?;
+    file.settings(&canvas, &request.before_tuning())?;
     let device = args.device.open()?;
 
     let started = Instant::now();
-    let model = load_model(file, &device)?;
-    let timings = Timings { load: opened + started.elapsed(), ..Timings::default() };
+    let (model, stopwatch) = load_timed_model(file, &device)?;
+    let load = opened + started.elapsed();
+    let (request, auto) = tune(&model, &device, &canvas, request)?;
+    let settings = model.settings(&canvas, &request)?;
+    let timings = Timings { load, auto, stopwatch, ..Timings::default() };
     signals::watch().context("cannot watch for Ctrl-C")?;
     let (view, request, settings) = (&args.view, &request, &settings);
     let watched = Watched { view, model: &model, device: &device, request, settings, timings };

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub(crate) mod auto;
 pub(crate) mod bench;
 mod decode;
 pub(crate) mod eval;
@@ -10,8 +11,12 @@ pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod tokenize;
 
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
 use anyhow::{Error, Result};
 use demask::{Device, Model, ModelFile};
+use demask_compute::Stopwatch;
 use demask_gguf::Gguf;
 
 use crate::output;
@@ -32,6 +37,18 @@ fn load_model(file: ModelFile, device: &Device) -> Result<Model> {
     let name = file.gguf().name().to_owned();
     let mut progress = Progress::new();
     file.load(device, &mut |done, all| progress.update(done, all)).map_err(|error| name_file(error.into(), &name))
+}
+
+/// The same, with a stopwatch over its forward passes.
+fn load_timed_model(file: ModelFile, device: &Device) -> Result<(Model, Option<Arc<Stopwatch>>)> {
+    fn clock() -> Duration {
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed()
+    }
+    let name = file.gguf().name().to_owned();
+    let mut progress = Progress::new();
+    file.load_timed(device, clock, &mut |done, all| progress.update(done, all))
+        .map_err(|error| name_file(error.into(), &name))
 }
 
 /// A message about a model names its file; one about a prompt doesn't.

@@ -75,6 +75,13 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
         );
     }
 
+    let vocab = tokenizer.vocab_size();
+    let outside = |token: u32| token as usize >= vocab;
+    let fault = |token: u32| format!("token id {token} is outside the vocabulary of {vocab}");
+    if let Some(&token) = canvas.iter().find(|&&token| outside(token)) {
+        return Err(lines.fault(&fault(token)));
+    }
+
     let mut replay =
         Replay { kind: "trace", model, prompt_tokens: 0, canvas: canvas.len(), steps: Vec::new(), finish: None };
     let mut canvas = start(&canvas, &open).ok_or_else(|| lines.fault("an open position outside the canvas"))?;
@@ -88,6 +95,9 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
         match line {
             RecordedLine::Start { .. } => return Err(lines.fault("a second start")),
             RecordedLine::Step { step, block, edits } => {
+                if let Some(edit) = edits.iter().find(|edit| outside(edit.to)) {
+                    return Err(lines.fault(&fault(edit.to)));
+                }
                 apply(&mut canvas, &edits).ok_or_else(|| lines.fault("an edit that doesn't fit the canvas"))?;
                 let fresh: Vec<usize> = edits.iter().map(|edit| edit.position).collect();
                 let text = one_line(&Picture::new(&tokenizer, &canvas, usize::MAX, &[], &fresh));

@@ -5,8 +5,9 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use demask::{Canvas, Generation, Model};
 
+use super::auto::tune;
 use super::decode::{Subject, Watched, check_writable};
-use super::{load_model, name_file, read_model};
+use super::{load_timed_model, name_file, read_model};
 use crate::args::{RunArgs, list_recipes};
 use crate::output::{self, Out};
 use crate::report::{RunReport, Timings, Written};
@@ -26,17 +27,20 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let started = Instant::now();
     let file = read_model(args.model.reference().open()?)?;
     let opened = started.elapsed();
-    request.settings(file.spec(), Vec::new(), request.max_tokens)?;
+    request.before_tuning().settings(file.spec(), Vec::new(), request.max_tokens)?;
 
     let name = file.gguf().name().to_owned();
     let prompt = args.prompt.tokens(file.gguf(), file.tokenizer(), false).map_err(|error| name_file(error, &name))?;
     let canvas = file.canvas(&prompt, request.max_tokens)?;
-    let settings = file.settings(&canvas, &request)?;
+    file.settings(&canvas, &request.before_tuning())?;
     let device = args.device.open()?;
 
     let started = Instant::now();
-    let model = load_model(file, &device)?;
-    let timings = Timings { load: opened + started.elapsed(), ..Timings::default() };
+    let (model, stopwatch) = load_timed_model(file, &device)?;
+    let load = opened + started.elapsed();
+    let (request, auto) = tune(&model, &device, &canvas, request)?;
+    let settings = model.settings(&canvas, &request)?;
+    let timings = Timings { load, auto, stopwatch, ..Timings::default() };
     signals::watch().context("cannot watch for Ctrl-C")?;
     let (view, request, settings) = (&args.view, &request, &settings);
     let watched = Watched { view, model: &model, device: &device, request, settings, timings };

@@ -56,6 +56,8 @@ impl Outcome {
 pub(crate) fn demask() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_demask"));
     command.stdin(Stdio::null()).env_remove("NO_COLOR").env("TERM", "xterm-256color");
+    // What the program keeps between runs stays out of the user's own folder.
+    command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command
 }
 

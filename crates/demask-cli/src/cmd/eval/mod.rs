@@ -22,6 +22,7 @@ use super::decode::check_writable;
 use super::infill::canvas as canvas_of_blanks;
 use super::{load_model, name_file, read_model};
 use crate::args::{EvalArgs, RecipeChoice, list_recipes};
+use crate::curves;
 use crate::failure::{Ended, Misuse};
 use crate::output::{self, Out};
 use crate::report::{RequestReport, quantisation};
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     items::draw(&mut items, args.limit.unwrap_or(usize::MAX));
 
     let file = read_model(args.model.reference().open()?)?;
-    let questions = questions(&file, &items, &runs)?;
+    let mut questions = questions(&file, &items, &runs)?;
     let device = args.device.open()?;
     let Device::Cpu(cpu) = &device;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -69,6 +70,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         results.resume(out, &items)?;
     }
     let model = load_model(file, &device)?;
+    tune(&model, &device, &mut questions)?;
     signals::watch().context("cannot watch for Ctrl-C")?;
 
     let out = args.out.as_deref();
@@ -95,7 +97,9 @@ fn headings(file: &ModelFile, runs: &[(String, Request)], questions: &[Vec<Quest
     let first = questions.first().map(Vec::as_slice).unwrap_or_default();
     (runs.iter().zip(first))
         .map(|((name, request), (canvas, resolved))| {
-            let settings = RequestReport::new(file.spec(), resolved, &file.settings(canvas, resolved)?);
+            // For `auto` this is what all items have in common.
+            let resolved = resolved.before_tuning();
+            let settings = RequestReport::new(file.spec(), &resolved, &file.settings(canvas, &resolved)?);
             Ok(RunHeading { name: name.clone(), seed: request.seed, settings: serde_json::to_value(settings)? })
         })
         .collect()
@@ -149,7 +153,7 @@ fn questions(file: &ModelFile, items: &[Item], runs: &[(String, Request)]) -> Re
                 (canvas_of_blanks(file, &marked.tokens(file.tokenizer()).0)?, marked.request(request.clone()))
             }
         };
-        file.settings(&canvas, &request)?;
+        file.settings(&canvas, &request.before_tuning())?;
         anyhow::Ok((canvas, request))
     };
     let all = |item: &Item| {
@@ -159,6 +163,18 @@ fn questions(file: &ModelFile, items: &[Item], runs: &[(String, Request)]) -> Re
         runs.iter().map(ask).collect()
     };
     items.iter().map(all).collect()
+}
+
+/// Settles the questions of `--recipe auto`, by one curve for all.
+fn tune(model: &Model, device: &Device, questions: &mut [Vec<Question>]) -> Result<()> {
+    let untuned = || questions.iter().flatten().filter(|(_, request)| request.is_untuned());
+    let Some(positions) = untuned().map(|(canvas, _)| canvas.len()).max() else { return Ok(()) };
+    let curve = curves::of(model, device, positions)?;
+    for (canvas, request) in questions.iter_mut().flatten().filter(|(_, request)| request.is_untuned()) {
+        let open = canvas.open_in(0..canvas.len()).count();
+        *request = request.tuned(&curve, model.spec(), canvas.len() - open, open).0;
+    }
+    Ok(())
 }
 
 /// Items on their way to the model.
