@@ -223,14 +223,8 @@ impl Request {
             _ => Ok(()),
         };
         cached_only("--refresh", self.refresh)?;
-        if let Some(drift) = self.refresh_drift {
-            if !cached {
-                return wrong(
-                    "--refresh-drift",
-                    drift,
-                    "every step runs all rows; --cache prefix, dual or delayed can",
-                );
-            }
+        if let Some(drift) = self.refresh_drift.filter(|_| !cached) {
+            return wrong("--refresh-drift", drift, "every step runs all rows; --cache prefix, dual or delayed can");
         }
         cached_only("--dirty-rows", self.dirty_rows.filter(|&n| n > 0))?;
         if let Some(delay) = self.delay.filter(|_| policy != CachePolicy::Delayed) {
