@@ -7,7 +7,7 @@ The canvas is a prompt of 150 tokens and 256 open positions in blocks of 32. lla
 of its 256 steps, so a few of its steps are timed and multiplied; it runs in both of its settings (see peers.py). demask runs the
 whole answer, every forward pass as it is; as the weights are random, the number of positions that a step decides is set by a
 scripted confidence, 2.8 on average. Programs run one after the other, llama.cpp before and after demask. Writes
-runs/DATE-MACHINE/decode-MODEL.json and a Markdown table beside it. `--own-share` gives each measured process a scheduling
+runs/DATE-MACHINE/decode-SIZE.json and a Markdown table beside it. `--own-share` gives each measured process a scheduling
 group of its own, above the others (Linux, root), for machines that do other things too.
 """
 
@@ -44,6 +44,7 @@ def main():
     parser.add_argument("--repeat", default=1, type=int, help="steps of llama.cpp per round and setting")
     parser.add_argument("--exact-steps", default=2, type=int, help="steps of demask's `exact` that are timed")
     parser.add_argument("--own-share", action="store_true")
+    parser.add_argument("--build", default="release profile", help="how demask was built, told in the result")
     args = parser.parse_args()
     say = lambda text: print(text, file=sys.stderr, flush=True)
 
@@ -75,19 +76,20 @@ def main():
     peer = {name: TOKENS / (STEPS * statistics.median(found)) for name, found in steps.items()}
     own = TOKENS / (STEPS * statistics.median(exact["step_seconds"]))
     about, name = peers.machine(), pathlib.Path(args.model).stem
+    size = name.removeprefix("llada-")
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
     result = {"model": name, "machine": about, "date": datetime.date.today().isoformat(), "commit": commit, "threads": args.threads,
-              "peer_version": version, "prompt": 150, "open": 256, "block_length": 32, "scripted_commits_per_step": 2.8,
+              "build": args.build, "peer_version": version, "prompt": 150, "open": 256, "block_length": 32, "scripted_commits_per_step": 2.8,
               "demask_fast": fast, "demask_exact_steps": exact, "llama_cpp_step_seconds": steps,
               "tokens_per_s": {"demask fast": speed, "demask exact": own, **peer},
               "fast_over": {**{n: speed / p for n, p in peer.items()}, "demask exact": speed / own}}
     slug = "-".join(about["cpu"].lower().replace("(r)", "").replace("@", "").split()[:4])
     folder = HERE / "runs" / f"{result['date']}-{slug}"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"decode-{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    (folder / f"decode-{size}.json").write_text(json.dumps(result, indent=1) + "\n")
 
     lines = [f"{name}, random weights, {fast['device']}, {about['cpu']}, {result['date']}, commit {commit}; prompt 150 tokens, 256 open positions, "
-             f"blocks of 32; {version}", "", "| | steps | rows per step | s per step | visible tokens/s | `fast` is |", "|---|--:|--:|--:|--:|--:|",
+             f"blocks of 32; {version}; demask built in the {args.build}", "", "| | steps | rows per step | s per step | visible tokens/s | `fast` is |", "|---|--:|--:|--:|--:|--:|",
              f"| demask, `fast` | {fast['steps']} | {fast['rows'] / fast['steps']:.0f} | {seconds / fast['steps']:.2f} | {speed:.3f} | |",
              f"| demask, `exact` | 256 ({len(exact['step_seconds'])} timed) | {ROWS} | {statistics.median(exact['step_seconds']):.2f} | {own:.4f} | "
              f"{speed / own:.1f} x |"]
@@ -95,7 +97,7 @@ def main():
               for n, found in steps.items()]
     lines += ["", f"`fast` decided {fast['commits_per_step']:.2f} positions per step: a scripted confidence sets that (2.8), as random weights are sure "
               "of nothing; every forward pass", "was computed as it is. llama.cpp's diffusion tool decides one position per step over the whole canvas."]
-    (folder / f"decode-{name}.md").write_text("\n".join(lines) + "\n")
+    (folder / f"decode-{size}.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
     if speed / max(peer.values()) < BAR:
         sys.exit(f"under the bar of {BAR} times")
