@@ -1,6 +1,7 @@
 //! Attention over the K/V store: a few rows of one head at a time, with an online softmax (Dao et al. 2022). Keys
 //! are read in short blocks, so no row of scores over the whole canvas is stored.
 
+use super::buffer::Buffer;
 use super::kernels::PANEL_ROWS;
 use super::operand::Operand;
 use super::shared::SharedMut;
@@ -70,14 +71,14 @@ impl Kv {
 /// One thread's buffers.
 pub(super) struct Scratch {
     /// `[QUERIES, MAX_HEAD_DIM]`.
-    sums: Vec<f32>,
+    sums: Buffer<f32>,
     /// `[QUERIES, KEYS]`.
-    scores: Vec<f32>,
+    scores: Buffer<f32>,
 }
 
 impl Scratch {
     pub(super) fn new() -> Scratch {
-        Scratch { sums: vec![0.0; QUERIES * MAX_HEAD_DIM], scores: vec![0.0; QUERIES * KEYS] }
+        Scratch { sums: Buffer::zeroed(QUERIES * MAX_HEAD_DIM), scores: Buffer::zeroed(QUERIES * KEYS) }
     }
 }
 

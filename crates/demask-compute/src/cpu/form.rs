@@ -44,6 +44,7 @@ pub struct CodesForm {
 impl CodesForm {
     /// The form of a type.
     pub(super) fn new(quant: &QuantRow, codes: &CodesRow) -> CodesForm {
+        assert!(!codes.has_mins || codes.offset == 0, "kernels take off an offset or a minimum, not both");
         let groups = quant.block_len / K_GROUP;
         let integer_scales = groups > 1;
         let arrays = 1 + usize::from(codes.has_mins);
@@ -67,15 +68,17 @@ impl CodesForm {
     }
 
     /// Splits a unit into codes, scales, minima, d and dmin (empty where there are none).
+    #[inline(always)]
     fn parts<'a>(&self, unit: &'a [u8]) -> [&'a [u8]; 5] {
-        let mut rest = unit;
-        self.part_lens().map(|len| {
-            let (part, tail) = rest.split_at(len);
-            rest = tail;
-            part
-        })
+        let [codes, scales, mins, d, dmin] = self.part_lens();
+        let (codes, rest) = unit.split_at(codes);
+        let (scales, rest) = rest.split_at(scales);
+        let (mins, rest) = rest.split_at(mins);
+        let (d, rest) = rest.split_at(d);
+        [codes, scales, mins, d, &rest[..dmin]]
     }
 
+    #[inline(always)]
     fn part_lens(&self) -> [usize; 5] {
         let mins = usize::from(self.has_mins);
         let scales = if self.integer_scales { self.groups * self.halves * PANEL_ROWS } else { 0 };
@@ -84,6 +87,7 @@ impl CodesForm {
 }
 
 /// Bytes of a k-group's codes.
+#[inline(always)]
 fn group_bytes(bits: u8) -> usize {
     GROUP_CODES / 8 * usize::from(bits)
 }
@@ -230,49 +234,56 @@ pub(super) fn unpack_units(
     panel: &mut Panel,
     unpack_codes: impl Fn(&[u8], &mut [u8]),
 ) {
-    panel.groups = units.len() / form.unit_bytes * form.groups;
-    let scale_len = form.groups * form.halves * PANEL_ROWS;
-    for (((unit, codes), scales), mins) in units
-        .chunks_exact(form.unit_bytes)
-        .zip(panel.codes.chunks_exact_mut(form.groups * stride))
-        .zip(panel.scales.chunks_exact_mut(scale_len))
-        .zip(panel.mins.chunks_exact_mut(scale_len))
-    {
-        let [planes, integer_scales, integer_mins, d, dmin] = form.parts(unit);
-        for (planes, codes) in planes.chunks_exact(group_bytes(form.bits)).zip(codes.chunks_exact_mut(stride)) {
-            unpack_codes(planes, codes);
+    // Plain loops: what iterators are made of isn't always compiled into a kernel.
+    let (count, code_bytes, group_bytes) =
+        (units.len() / form.unit_bytes, form.groups * stride, group_bytes(form.bits));
+    panel.groups = count * form.groups;
+    let scale_rows = form.groups * form.halves;
+    for u in 0..count {
+        let [planes, integer_scales, integer_mins, d, dmin] = form.parts(&units[u * form.unit_bytes..]);
+        let codes = &mut panel.codes[u * code_bytes..(u + 1) * code_bytes];
+        for g in 0..form.groups {
+            let planes = &planes[g * group_bytes..(g + 1) * group_bytes];
+            unpack_codes(planes, &mut codes[g * stride..(g + 1) * stride]);
         }
-        let factors = halves_to_f32(d);
-        if form.integer_scales {
-            scale_rows(&factors, integer_scales, scales, |byte| f32::from(byte as i8));
-        } else {
-            scales.copy_from_slice(&factors);
-        }
+        let rows = u * scale_rows..(u + 1) * scale_rows;
+        let scales = &mut panel.scales.as_chunks_mut().0[rows.clone()];
+        unpack_scales(form, d, integer_scales, scales, |byte| f32::from(byte as i8));
         if form.has_mins {
-            let factors = halves_to_f32(dmin);
-            if form.integer_scales {
-                scale_rows(&factors, integer_mins, mins, f32::from);
-            } else {
-                mins.copy_from_slice(&factors);
-            }
+            unpack_scales(form, dmin, integer_mins, &mut panel.mins.as_chunks_mut().0[rows], f32::from);
         }
     }
 }
 
+/// Scales or minima of one unit: 32 halves, times integers if the form has them.
 #[inline(always)]
-fn scale_rows(factors: &[f32; PANEL_ROWS], integers: &[u8], out: &mut [f32], value: impl Fn(u8) -> f32) {
-    for (out, integers) in out.chunks_exact_mut(PANEL_ROWS).zip(integers.chunks_exact(PANEL_ROWS)) {
-        for ((out, &integer), &factor) in out.iter_mut().zip(integers).zip(factors) {
-            *out = factor * value(integer);
+fn unpack_scales(
+    form: &CodesForm,
+    halves: &[u8],
+    integers: &[u8],
+    out: &mut [[f32; PANEL_ROWS]],
+    value: impl Fn(u8) -> f32,
+) {
+    let factors = halves_to_f32(halves);
+    if form.integer_scales {
+        let integers = integers.as_chunks::<PANEL_ROWS>().0;
+        for (i, out) in out.iter_mut().enumerate() {
+            let integers = &integers[i];
+            for n in 0..PANEL_ROWS {
+                out[n] = factors[n] * value(integers[n]);
+            }
         }
+    } else {
+        out[0] = factors;
     }
 }
 
 #[inline(always)]
 fn halves_to_f32(bytes: &[u8]) -> [f32; PANEL_ROWS] {
+    let bytes = &bytes.as_chunks::<2>().0[..PANEL_ROWS];
     let mut out = [0.0; PANEL_ROWS];
-    for (out, &bytes) in out.iter_mut().zip(bytes.as_chunks::<2>().0) {
-        *out = half_to_f32(u16::from_le_bytes(bytes));
+    for n in 0..PANEL_ROWS {
+        out[n] = half_to_f32(u16::from_le_bytes(bytes[n]));
     }
     out
 }

@@ -3,7 +3,7 @@
 
 use super::Cpu;
 use super::kernels::PANEL_ROWS;
-use super::linear::products;
+use super::linear::{MAX_PANELS, products};
 use super::operand::Operand;
 use super::packed::Matrix;
 use super::rowwise::{LANES, exp, greatest, sum};
@@ -142,13 +142,18 @@ pub(super) fn row_statistics(cpu: &Cpu, x: &Operand, head: &Matrix, excluded: &[
     partials.resize(chunks * rows, Partial::EMPTY);
     let shared = SharedMut::new(&mut partials);
     let work = CHUNK * PANEL_ROWS * head.cols() * rows / 32;
+    let starts = cpu.starts(x, head);
     cpu.run(chunks, work, &|chunk, thread| {
         let partials = shared.slice(chunk * rows, rows);
         let mut scratch = cpu.scratch(thread);
-        for panel in chunk * CHUNK..((chunk + 1) * CHUNK).min(head.panels()) {
-            let tokens = head.panel_rows(panel);
-            let logits = products(cpu, &mut scratch, x, head, panel, 0..x.tiles());
-            (cpu.kernels.rows.statistics)(partials, tokens.start as u32, logits, tokens.len(), excluded);
+        let panels = chunk * CHUNK..((chunk + 1) * CHUNK).min(head.panels());
+        for first in panels.clone().step_by(MAX_PANELS) {
+            let panels = first..panels.end.min(first + MAX_PANELS);
+            let logits = products(cpu, &mut scratch, x, &starts, head, panels.clone(), 0..x.tiles());
+            for (panel, logits) in panels.zip(logits.chunks_exact(rows * PANEL_ROWS)) {
+                let tokens = head.panel_rows(panel);
+                (cpu.kernels.rows.statistics)(partials, tokens.start as u32, logits, tokens.len(), excluded);
+            }
         }
     });
     out.extend((0..rows).map(|row| {

@@ -1,5 +1,6 @@
 //! The kernel table: plain functions, one set per instruction set, chosen once at run time.
 
+use super::buffer::Buffer;
 use super::form::{CodesForm, PackBuffer};
 use super::operand::OperandTile;
 use crate::quant::CodesRow;
@@ -11,8 +12,8 @@ pub const PANEL_ROWS: usize = 32;
 pub const K_GROUP: usize = 32;
 /// Bytes of one k-group of a panel's codes: 8 quads of 4 weights for each row.
 pub(super) const GROUP_CODES: usize = K_GROUP * PANEL_ROWS;
-/// Most k-groups that a panel holds at once (2048 weights): 64 KB of codes, which stay in the second-level cache
-/// while all activation tiles pass by.
+/// Most k-groups that a panel holds at once (512 weights): 16 KB of codes, which stay in the first-level cache while
+/// all activation tiles pass by.
 pub(super) const PANEL_GROUPS: usize = 16;
 
 /// `1.5 * 2^23`: the f32 whose bits, plus a small integer, are the f32 of that much more. Integer sums start from
@@ -23,17 +24,15 @@ pub(super) const MAGIC: f32 = 12_582_912.0;
 
 /// Thirty-two rows of a packed matrix, unpacked for a kernel: k-groups of codes and their scales.
 ///
-/// Weight = `scale * (code - offset) - min`. What `codes` and `starts` hold is between a table's own
-/// [`Kernels::unpack`] and [`Kernels::tile`].
+/// Weight = `scale * (code - offset) - min`. What `codes` holds is between a table's own [`Kernels::unpack`] and
+/// [`Kernels::tile`].
 pub struct Panel {
     /// `[k_groups, 8, 32, 4]`: per k-group eight quads of four consecutive weights, each for 32 rows.
-    pub codes: Vec<u8>,
+    pub(super) codes: Buffer<u8>,
     /// `[k_groups, halves, 32]`; `halves` is 2 for types with 16-weight groups, else 1.
-    pub scales: Vec<f32>,
+    pub(super) scales: Buffer<f32>,
     /// As `scales`; only meaningful for types with minima.
-    pub mins: Vec<f32>,
-    /// `[k_groups, halves, 32]`: what integer sums start from.
-    pub starts: Vec<i32>,
+    pub(super) mins: Buffer<f32>,
     /// k-groups that are filled.
     pub groups: usize,
 }
@@ -42,10 +41,9 @@ impl Panel {
     /// An empty panel with room for [`PANEL_GROUPS`] k-groups of every type.
     pub(super) fn new() -> Panel {
         Panel {
-            codes: vec![0; 2 * PANEL_GROUPS * GROUP_CODES],
-            scales: vec![0.0; 2 * PANEL_GROUPS * PANEL_ROWS],
-            mins: vec![0.0; 2 * PANEL_GROUPS * PANEL_ROWS],
-            starts: vec![0; 2 * PANEL_GROUPS * PANEL_ROWS],
+            codes: Buffer::zeroed(2 * PANEL_GROUPS * GROUP_CODES),
+            scales: Buffer::zeroed(2 * PANEL_GROUPS * PANEL_ROWS),
+            mins: Buffer::zeroed(2 * PANEL_GROUPS * PANEL_ROWS),
             groups: 0,
         }
     }
@@ -90,14 +88,14 @@ pub struct Kernels {
     pub name: &'static str,
     /// Activation rows of a full tile.
     pub max_tile: usize,
-    /// Added (wrapping) to every activation code: 128 where the instruction wants unsigned activations.
-    pub activation_bias: u8,
     /// Whether the tile also wants activation codes in 16 bits.
     pub activation_words: bool,
     /// Packs codes.
     pub(super) pack: PackKernel,
     /// Unpacks packed codes.
     pub unpack: UnpackKernel,
+    /// Fetches bytes into the second-level cache; does nothing where that can't be asked for.
+    pub prefetch: fn(&[u8]),
     /// Integer tile.
     pub tile: TileKernel,
     /// f32 tile.
@@ -106,9 +104,18 @@ pub struct Kernels {
     pub rows: super::rowwise::RowKernels,
     /// Limits of the instructions that the tiles use.
     pub peaks: &'static [Peak],
+    /// Whether 8-bit codes are unpacked with their offset taken off.
+    pub signed_bytes: bool,
     /// Index into `peaks` of the limit for a type, and how many times its multiplications are needed; `None` is a
     /// wide type.
     pub limit: fn(Option<&CodesForm>) -> (usize, usize),
+}
+
+impl Kernels {
+    /// What a tile takes off every code of a form.
+    pub(super) fn code_offset(&self, form: &CodesForm) -> i32 {
+        if self.signed_bytes && form.kernel_bits() == 8 { 0 } else { form.offset }
+    }
 }
 
 /// Every kernel table that this processor can run, best first; the last is the scalar truth.

@@ -1,25 +1,31 @@
 //! The projections: panels of a packed matrix times tiles of activations, handed out to the pool.
 
 use super::Cpu;
+use super::buffer::Buffer;
 use super::kernels::{PANEL_ROWS, Panel, WideKernel};
 use super::operand::Operand;
 use super::packed::{Matrix, Store};
 use super::shared::SharedMut;
 use std::ops::Range;
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 /// Values along K of wide weights that all tiles are multiplied by at a time: 16 KB, which stay in the first-level
 /// cache.
 const WIDE_DEPTH: usize = 128;
+/// Most panels that share one walk over the activations, which may be too many for the second-level cache.
+pub(super) const MAX_PANELS: usize = 4;
+/// Chunks per thread below which panels aren't put together: the last ones would leave threads without work.
+const LEAST_CHUNKS: usize = 8;
 /// Tiles that a chunk has at least when a panel's rows are split among chunks: unpacking stays a small part.
 const LEAST_TILES: usize = 4;
 
 /// One thread's buffers, kept between steps so that a step allocates nothing.
 pub(super) struct Scratch {
     panel: Panel,
-    wide: Vec<f32>,
-    /// `[rows, 32]`.
-    products: Vec<f32>,
+    wide: Buffer<f32>,
+    /// `[MAX_PANELS, rows, 32]`.
+    products: Buffer<f32>,
     pub(super) attention: super::attention::Scratch,
 }
 
@@ -27,8 +33,8 @@ impl Scratch {
     pub(super) fn new() -> Scratch {
         Scratch {
             panel: Panel::new(),
-            wide: vec![0.0; WIDE_DEPTH * PANEL_ROWS],
-            products: Vec::new(),
+            wide: Buffer::zeroed(WIDE_DEPTH * PANEL_ROWS),
+            products: Buffer::zeroed(0),
             attention: super::attention::Scratch::new(),
         }
     }
@@ -42,9 +48,24 @@ impl Cpu {
         }
         for thread in 0..self.threads() {
             let products = &mut self.scratch(thread).products;
-            products.resize(products.len().max(rows * PANEL_ROWS), 0.0);
+            let len = MAX_PANELS * rows * PANEL_ROWS;
+            if products.len() < len {
+                *products = Buffer::zeroed(len);
+            }
         }
         self.reserved.fetch_max(rows, Ordering::Release);
+    }
+}
+
+impl Cpu {
+    /// What the integer sums of `x` times `w` start from, see [`super::OperandTile::starts`].
+    pub(super) fn starts(&self, x: &Operand, w: &Matrix) -> MutexGuard<'_, Vec<i32>> {
+        let mut starts = self.starts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        match w.form() {
+            Some(form) if !form.has_mins => x.starts(self.kernels.code_offset(form), form.halves, &mut starts),
+            _ => starts.clear(),
+        }
+        starts
     }
 }
 
@@ -65,65 +86,91 @@ pub(super) fn linear(cpu: &Cpu, x: &Operand, w: &Matrix, into: Into<'_>, out: &m
     cpu.reserve(x.rows());
     let features = w.rows();
     let out = SharedMut::new(out);
-    // Few panels on many threads: split the rows too.
+    // Few panels on many threads: split the rows too. Many: take several at a time.
     let (panels, tiles) = (w.panels(), x.tiles());
     let parts = (4 * cpu.threads()).div_ceil(panels.max(1)).min(tiles / LEAST_TILES).max(1);
-    let work = PANEL_ROWS * w.cols() * x.rows() / parts / 32;
-    cpu.run(panels * parts, work, &|chunk, thread| {
-        let (panel, part) = (chunk / parts, chunk % parts);
+    let group = (panels / (LEAST_CHUNKS * cpu.threads())).clamp(1, MAX_PANELS);
+    let work = group * PANEL_ROWS * w.cols() * x.rows() / parts / 32;
+    let starts = cpu.starts(x, w);
+    cpu.run(panels.div_ceil(group) * parts, work, &|chunk, thread| {
+        let (first, part) = (chunk / parts * group, chunk % parts);
+        let panels = first..panels.min(first + group);
         let tiles = part * tiles / parts..(part + 1) * tiles / parts;
-        let (from, to) = (w.panel_rows(panel).start, w.panel_rows(panel).end);
+        let rows = x.tile_rows(tiles.start).start..x.tile_rows(tiles.end - 1).end;
         let mut scratch = cpu.scratch(thread);
-        let rows = x.tile_rows(tiles.start).start..;
-        let products = products(cpu, &mut scratch, x, w, panel, tiles);
-        for (row, product) in rows.zip(products.chunks_exact(PANEL_ROWS)) {
-            let out = out.slice(row * features + from, to - from);
-            match into {
-                Into::Overwrite(None) => out.copy_from_slice(&product[..to - from]),
-                Into::Overwrite(Some(bias)) => {
-                    for ((out, product), bias) in out.iter_mut().zip(product).zip(&bias[from..]) {
-                        *out = product + bias;
+        let products = products(cpu, &mut scratch, x, &starts, w, panels.clone(), tiles);
+        for (panel, products) in panels.zip(products.chunks_exact(rows.len() * PANEL_ROWS)) {
+            let (from, to) = (w.panel_rows(panel).start, w.panel_rows(panel).end);
+            for (row, product) in rows.clone().zip(products.chunks_exact(PANEL_ROWS)) {
+                let out = out.slice(row * features + from, to - from);
+                match into {
+                    Into::Overwrite(None) => out.copy_from_slice(&product[..to - from]),
+                    Into::Overwrite(Some(bias)) => {
+                        for ((out, product), bias) in out.iter_mut().zip(product).zip(&bias[from..]) {
+                            *out = product + bias;
+                        }
                     }
+                    Into::Add => out.iter_mut().zip(product).for_each(|(out, product)| *out += product),
                 }
-                Into::Add => out.iter_mut().zip(product).for_each(|(out, product)| *out += product),
             }
         }
     });
 }
 
-/// Products `[rows, 32]` of the rows of tiles `tiles` of `x` (at least one) and the weight rows of panel `panel`.
+/// Products `[panels, rows, 32]` of the rows of tiles `tiles` of `x` (at least one) and the weight rows of at most
+/// [`MAX_PANELS`] panels, with `starts` from [`Cpu::starts`].
 pub(super) fn products<'s>(
     cpu: &Cpu,
     scratch: &'s mut Scratch,
     x: &Operand,
+    starts: &[i32],
     w: &Matrix,
-    panel: usize,
+    panels: Range<usize>,
     tiles: Range<usize>,
 ) -> &'s [f32] {
     let (first, end) = (x.tile_rows(tiles.start).start, x.tile_rows(tiles.end - 1).end);
     let len = (end - first) * PANEL_ROWS;
-    let out = &mut scratch.products[..len];
+    let out = &mut scratch.products[..panels.len() * len];
     out.fill(0.0);
     let wide = cpu.kernels.wide;
     match w.store() {
         Store::Codes { form, units } => {
-            let units = w.units(form, units, panel);
+            let (halves, part) = (if starts.is_empty() { 0 } else { form.halves }, form.panel_bytes());
+            let (all, panel_len) = (units, units.len() / w.panels());
+            let units = |panel: usize, from: usize| {
+                let end = panel_len.min(from + part);
+                all.get(panel * panel_len + from..panel * panel_len + end).unwrap_or_default()
+            };
             let mut group = 0;
-            for units in units.chunks(form.panel_bytes()) {
-                (cpu.kernels.unpack)(form, units, &mut scratch.panel);
-                let groups = group..group + scratch.panel.groups;
-                group = groups.end;
-                for index in tiles.clone() {
-                    let tile = x.tile(index).groups(groups.clone());
-                    let out = &mut out[(tile.start - first) * PANEL_ROWS..];
-                    (cpu.kernels.tile)(form, &scratch.panel, &tile, out);
+            for from in (0..panel_len).step_by(part) {
+                for panel in panels.clone() {
+                    (cpu.kernels.unpack)(form, units(panel, from), &mut scratch.panel);
+                    // What comes next, or (at the end) will probably come next on this thread, is fetched meanwhile.
+                    let next = match (panel + 1 < panels.end, from + part < panel_len) {
+                        (true, _) => units(panel + 1, from),
+                        (false, true) => units(panels.start, from + part),
+                        (false, false) => units(panel + 1 + (cpu.threads() - 1) * panels.len(), 0),
+                    };
+                    let ahead = next.len().div_ceil(tiles.len()).max(1);
+                    let groups = group..group + scratch.panel.groups;
+                    let out = &mut out[(panel - panels.start) * len..];
+                    for index in tiles.clone() {
+                        let start = next.len().min((index - tiles.start) * ahead);
+                        (cpu.kernels.prefetch)(&next[start..next.len().min(start + ahead)]);
+                        let tile = x.tile(index, starts, halves).groups(groups.clone());
+                        let out = &mut out[(tile.start - first) * PANEL_ROWS..];
+                        (cpu.kernels.tile)(form, &scratch.panel, &tile, out);
+                    }
                 }
+                group += scratch.panel.groups;
             }
         }
         Store::F32(values) => {
-            let weights = &values[w.wide_panel(panel)];
-            for (i, weights) in weights.chunks(WIDE_DEPTH * PANEL_ROWS).enumerate() {
-                wide_tiles(wide, weights, x, i * WIDE_DEPTH, first, tiles.clone(), out);
+            for (panel, out) in panels.clone().zip(out.chunks_exact_mut(len)) {
+                let weights = &values[w.wide_panel(panel)];
+                for (i, weights) in weights.chunks(WIDE_DEPTH * PANEL_ROWS).enumerate() {
+                    wide_tiles(wide, weights, x, i * WIDE_DEPTH, first, tiles.clone(), out);
+                }
             }
         }
         Store::F16(values) | Store::BF16(values) => {
@@ -131,15 +178,17 @@ pub(super) fn products<'s>(
                 Store::F16(_) => cpu.kernels.rows.widen_f16,
                 _ => cpu.kernels.rows.widen_bf16,
             };
-            let halves = &values[w.wide_panel(panel)];
-            for (i, halves) in halves.chunks(WIDE_DEPTH * PANEL_ROWS).enumerate() {
-                let weights = &mut scratch.wide[..halves.len()];
-                widen(halves, weights);
-                wide_tiles(wide, weights, x, i * WIDE_DEPTH, first, tiles.clone(), out);
+            for (panel, out) in panels.clone().zip(out.chunks_exact_mut(len)) {
+                let halves = &values[w.wide_panel(panel)];
+                for (i, halves) in halves.chunks(WIDE_DEPTH * PANEL_ROWS).enumerate() {
+                    let weights = &mut scratch.wide[..halves.len()];
+                    widen(halves, weights);
+                    wide_tiles(wide, weights, x, i * WIDE_DEPTH, first, tiles.clone(), out);
+                }
             }
         }
     }
-    &scratch.products[..len]
+    &scratch.products[..panels.len() * len]
 }
 
 /// Adds the products of wide weights `[depth, 32]` and columns from `column` on.

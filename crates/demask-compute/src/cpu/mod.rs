@@ -1,6 +1,7 @@
 //! The CPU backend: [`Backend`] by calling the files beside this one.
 
 mod attention;
+mod buffer;
 mod cgroup;
 mod form;
 mod head;
@@ -25,6 +26,7 @@ use crate::backend::{Backend, RopeSpec, RowStatistics, Visibility};
 use crate::weights::{ComputeError, Weights};
 
 pub use attention::Kv;
+use buffer::Buffer;
 pub use form::CodesForm;
 pub use kernels::Kernels;
 pub use operand::{Operand, OperandTile};
@@ -54,6 +56,8 @@ pub struct Cpu {
     kernels: &'static Kernels,
     /// Partial row statistics, kept between steps so that a step allocates nothing.
     partials: Mutex<Vec<head::Partial>>,
+    /// What integer sums start from, likewise.
+    starts: Mutex<Vec<i32>>,
     /// Buffers per thread, likewise.
     scratch: Vec<Mutex<linear::Scratch>>,
     /// Rows that the buffers have room for.
@@ -62,7 +66,7 @@ pub struct Cpu {
 
 /// f32 activations `[rows, width]` with room for more rows.
 pub struct Rows {
-    values: Vec<f32>,
+    values: Buffer<f32>,
     width: usize,
     rows: usize,
 }
@@ -107,6 +111,7 @@ impl Cpu {
             pool,
             kernels,
             partials: Mutex::new(Vec::new()),
+            starts: Mutex::new(Vec::new()),
             reserved: AtomicUsize::new(0),
         })
     }
@@ -176,7 +181,7 @@ impl Backend for Cpu {
     }
 
     fn rows(&self, max_rows: usize, width: usize) -> Rows {
-        Rows { values: vec![0.0; max_rows * width], width, rows: 0 }
+        Rows { values: Buffer::zeroed(max_rows * width), width, rows: 0 }
     }
 
     fn operand(&self, max_rows: usize, width: usize) -> Operand {

@@ -5,6 +5,7 @@
 //! runs through full-width kernels: with tiles of up to 6, 7 rows are 4 + 3, not 6 + 1. Within a tile the codes lie in
 //! the order in which a kernel walks them: k-group, row, 32 values. A row's tail past `width` is zero.
 
+use super::buffer::Buffer;
 use super::kernels::{K_GROUP, Kernels, MAGIC};
 use super::rowwise::{LANES, sum};
 use super::shared::SharedMut;
@@ -18,13 +19,12 @@ pub struct Operand {
     /// Rows per tile; the last tile may be lower but occupies the same space.
     tile: usize,
     max_tile: usize,
-    bias: u8,
-    wide: Vec<f32>,
-    codes: Vec<u8>,
-    words: Vec<i16>,
-    scales: Vec<f32>,
-    totals: Vec<f32>,
-    sums: Vec<[i32; 2]>,
+    wide: Buffer<f32>,
+    codes: Buffer<u8>,
+    words: Buffer<i16>,
+    scales: Buffer<f32>,
+    totals: Buffer<f32>,
+    sums: Buffer<[i32; 2]>,
 }
 
 /// One tile of an operand, or some k-groups of it.
@@ -36,9 +36,9 @@ pub struct OperandTile<'a> {
     pub rows: usize,
     /// Rows that the layout below has room for.
     pub stride: usize,
-    /// `[k_groups, stride, 32]`: int8 codes plus [`Kernels::activation_bias`].
+    /// `[k_groups, stride, 32]`: int8 codes.
     pub codes: &'a [u8],
-    /// `[k_groups, stride, 32]`: the same codes in 16 bits, without bias; within each four in the order 0, 2, 1, 3.
+    /// `[k_groups, stride, 32]`: the same codes in 16 bits; within each four in the order 0, 2, 1, 3.
     /// Empty unless [`Kernels::activation_words`].
     pub words: &'a [i16],
     /// `[k_groups, stride]`: the value of one code step.
@@ -47,10 +47,17 @@ pub struct OperandTile<'a> {
     pub totals: &'a [f32],
     /// `[k_groups, stride, 2]`: sums of the first and the last 16 codes of a group.
     pub sums: &'a [[i32; 2]],
+    /// `[k_groups, stride, halves]`: what the integer sums of unsigned codes start from: `-offset` times the
+    /// activations' sum, and the bits of [`MAGIC`], which make the sum an f32. Empty for types with minima, which have
+    /// no offset.
+    pub starts: &'a [i32],
+    /// Values of `starts` per cell.
+    halves: usize,
 }
 
 impl<'a> OperandTile<'a> {
     /// The same rows, only these k-groups.
+    #[inline(always)]
     pub(super) fn groups(&self, groups: Range<usize>) -> OperandTile<'a> {
         let cells = groups.start * self.stride..groups.end * self.stride;
         OperandTile {
@@ -58,6 +65,7 @@ impl<'a> OperandTile<'a> {
             words: words(self.words, &cells),
             scales: &self.scales[cells.clone()],
             totals: &self.totals[cells.clone()],
+            starts: &self.starts[self.halves * cells.start..self.halves * cells.end],
             sums: &self.sums[cells],
             ..*self
         }
@@ -81,13 +89,12 @@ impl Operand {
             rows: 0,
             tile: 1,
             max_tile: kernels.max_tile,
-            bias: kernels.activation_bias,
-            wide: vec![0.0; max_rows * width],
-            codes: vec![0; space * K_GROUP],
-            words: vec![0; if kernels.activation_words { space * K_GROUP } else { 0 }],
-            scales: vec![0.0; space],
-            totals: vec![0.0; space],
-            sums: vec![[0; 2]; space],
+            wide: Buffer::zeroed(max_rows * width),
+            codes: Buffer::zeroed(space * K_GROUP),
+            words: Buffer::zeroed(if kernels.activation_words { space * K_GROUP } else { 0 }),
+            scales: Buffer::zeroed(space),
+            totals: Buffer::zeroed(space),
+            sums: Buffer::zeroed(space),
         }
     }
 
@@ -121,8 +128,9 @@ impl Operand {
         index * self.tile..self.rows.min((index + 1) * self.tile)
     }
 
-    /// Tile `index`.
-    pub fn tile(&self, index: usize) -> OperandTile<'_> {
+    /// Tile `index`, with its part of `starts`, `halves` per cell.
+    #[inline]
+    pub(super) fn tile<'a>(&'a self, index: usize, starts: &'a [i32], halves: usize) -> OperandTile<'a> {
         let cells = self.k_groups() * self.tile;
         let rows = self.tile_rows(index);
         let cells = index * cells..(index + 1) * cells;
@@ -134,7 +142,20 @@ impl Operand {
             words: words(&self.words, &cells),
             scales: &self.scales[cells.clone()],
             totals: &self.totals[cells.clone()],
+            starts: &starts[halves * cells.start..halves * cells.end],
+            halves,
             sums: &self.sums[cells],
+        }
+    }
+
+    /// [`OperandTile::starts`] of all tiles for a type with this offset and so many scales per k-group.
+    pub(super) fn starts(&self, offset: i32, halves: usize, starts: &mut Vec<i32>) {
+        let magic = MAGIC.to_bits() as i32;
+        let sums = &self.sums[..self.tiles() * self.k_groups() * self.tile];
+        starts.clear();
+        match halves {
+            1 => starts.extend(sums.iter().map(|sum| magic - offset * (sum[0] + sum[1]))),
+            _ => starts.extend(sums.as_flattened().iter().map(|sum| magic - offset * sum)),
         }
     }
 
@@ -147,7 +168,6 @@ impl Operand {
         OperandWriter {
             width: self.width,
             tile: self.tile,
-            bias: self.bias,
             wide: SharedMut::new(&mut self.wide),
             codes: SharedMut::new(&mut self.codes),
             with_words: !self.words.is_empty(),
@@ -163,7 +183,6 @@ impl Operand {
 pub(super) struct OperandWriter<'a> {
     width: usize,
     tile: usize,
-    bias: u8,
     wide: SharedMut<'a, f32>,
     codes: SharedMut<'a, u8>,
     with_words: bool,
@@ -227,10 +246,7 @@ pub(super) fn each_group(writer: &OperandWriter<'_>, row: usize, quantize: impl 
             0.0
         };
         let cell = (tile * groups + g) * writer.tile + lane;
-        let codes = writer.codes.slice(cell * K_GROUP, K_GROUP);
-        for (stored, code) in codes.iter_mut().zip(&found.codes) {
-            *stored = code.wrapping_add(writer.bias);
-        }
+        writer.codes.slice(cell * K_GROUP, K_GROUP).copy_from_slice(&found.codes);
         if writer.with_words {
             let words = writer.words.slice(cell * K_GROUP, K_GROUP);
             for (words, codes) in words.as_chunks_mut::<4>().0.iter_mut().zip(found.codes.as_chunks::<4>().0) {

@@ -1,11 +1,13 @@
 //! Weight matrices as the kernels read them: 32 rows interleaved, in as many bits as the file spends.
 
+use super::buffer::Buffer;
 use super::form::{CodesForm, PackBuffer};
-use super::kernels::{K_GROUP, PANEL_GROUPS, PANEL_ROWS, PackKernel};
+use super::kernels::{PANEL_GROUPS, PANEL_ROWS, PackKernel};
 use super::pool::Pool;
 use super::shared::SharedMut;
 use crate::quant::{CodesRow, QuantType};
 use crate::weights::{ComputeError, Weights};
+use bytemuck::Pod;
 use std::ops::Range;
 
 /// File bytes that a thread packs before it gives them back.
@@ -22,13 +24,13 @@ pub struct Matrix {
 /// What a matrix is made of; all in panels of 32 rows.
 pub(super) enum Store {
     /// `[panels, cols, 32]`.
-    F32(Vec<f32>),
+    F32(Buffer<f32>),
     /// The same in half precision.
-    F16(Vec<u16>),
+    F16(Buffer<u16>),
     /// The same in the upper halves of f32.
-    BF16(Vec<u16>),
+    BF16(Buffer<u16>),
     /// `[panels, cols / block_len]` units.
-    Codes { form: CodesForm, units: Vec<u8> },
+    Codes { form: CodesForm, units: Buffer<u8> },
 }
 
 impl Matrix {
@@ -94,12 +96,6 @@ impl Matrix {
         let len = self.cols * PANEL_ROWS;
         panel * len..(panel + 1) * len
     }
-
-    /// The units of panel `panel`.
-    pub(super) fn units<'a>(&self, form: &CodesForm, units: &'a [u8], panel: usize) -> &'a [u8] {
-        let len = self.cols / (form.groups * K_GROUP) * form.unit_bytes;
-        &units[panel * len..(panel + 1) * len]
-    }
 }
 
 impl CodesForm {
@@ -136,15 +132,15 @@ fn each_panel(weights: &Weights, pool: &Pool, pack: &PackPanel<'_>) {
     });
 }
 
-fn pack_wide<const BYTES: usize, T: Copy + Default + Send>(
+fn pack_wide<const BYTES: usize, T: Pod + Send>(
     weights: &Weights,
     pool: &Pool,
     value: impl Fn([u8; BYTES]) -> T + Sync,
-) -> Vec<T> {
+) -> Buffer<T> {
     /// Columns that are interleaved at a time, so that they stay in the first-level cache.
     const COLUMNS: usize = 64;
     let panel_len = weights.cols * PANEL_ROWS;
-    let mut values = vec![T::default(); weights.rows.div_ceil(PANEL_ROWS) * panel_len];
+    let mut values = Buffer::zeroed(weights.rows.div_ceil(PANEL_ROWS) * panel_len);
     let shared = SharedMut::new(&mut values);
     each_panel(weights, pool, &|_, panel, rows| {
         let out = shared.slice(panel * panel_len, panel_len);
@@ -164,7 +160,7 @@ fn pack_codes(weights: &Weights, codes: &CodesRow, pool: &Pool, pack: PackKernel
     let quant = weights.ty.row();
     let form = CodesForm::new(quant, codes);
     let panel_bytes = weights.cols / quant.block_len * form.unit_bytes;
-    let mut units = vec![0; weights.rows.div_ceil(PANEL_ROWS) * panel_bytes];
+    let mut units = Buffer::zeroed(weights.rows.div_ceil(PANEL_ROWS) * panel_bytes);
     let shared = SharedMut::new(&mut units);
     each_panel(weights, pool, &|buffer, panel, rows| {
         let units = shared.slice(panel * panel_bytes, panel_bytes);

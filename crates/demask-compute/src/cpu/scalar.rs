@@ -9,10 +9,11 @@ use super::{head, rowwise};
 pub(super) static KERNELS: Kernels = Kernels {
     name: "scalar",
     max_tile: 6,
-    activation_bias: 0,
     activation_words: false,
+    signed_bytes: false,
     pack: pack_units,
     unpack,
+    prefetch: |_| (),
     tile,
     wide,
     rows: rowwise::RowKernels {

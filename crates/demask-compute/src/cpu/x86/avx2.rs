@@ -19,10 +19,11 @@ use super::{Pointers, flush, peaks, pin, unpack, wide};
 pub(super) static KERNELS: Kernels = Kernels {
     name: "avx2",
     max_tile: MAX_TILE,
-    activation_bias: 0,
     activation_words: true,
+    signed_bytes: true,
     pack: super::pack_avx2,
     unpack: unpack_panel,
+    prefetch: super::prefetch,
     tile,
     wide: wide::avx2_wide,
     rows: row_kernels!("avx2,fma"),
@@ -39,8 +40,6 @@ pub(super) static KERNELS: Kernels = Kernels {
 /// Lanes of a register.
 const LANES: usize = 8;
 const MAX_TILE: usize = 4;
-/// k-groups whose starting values are computed at a time.
-const BLOCK: usize = 8;
 /// Quads of a k-group.
 const QUADS: usize = 8;
 
@@ -55,11 +54,11 @@ fn unpack_codes(form: &CodesForm, units: &[u8], panel: &mut Panel) {
     if form.kernel_bits() == 8 {
         unpack_units(form, units, 2 * GROUP_CODES, panel, |planes, codes| {
             let mut whole = [0; GROUP_CODES];
-            unpack::group_avx2(form, form.offset as u8, planes, &mut whole);
-            unpack::widen_signed(&whole, codes);
+            unpack::group_avx2(form, planes, &mut whole);
+            unpack::widen_signed(&whole, form.offset as u8, codes);
         });
     } else {
-        unpack_units(form, units, GROUP_CODES, panel, |planes, codes| unpack::group_avx2(form, 0, planes, codes));
+        unpack_units(form, units, GROUP_CODES, panel, |planes, codes| unpack::group_avx2(form, planes, codes));
     }
 }
 
@@ -68,14 +67,14 @@ macro_rules! dispatch {
     ($pointers:expr, $rows:expr, $form:expr, [$($count:literal),*]) => {
         match ($rows, $form.halves, $form.has_mins, $form.kernel_bits()) {
             $(
-                ($count, 1, false, ..=4) => tile_rows::<$count, 2, 1, false, 4>($pointers, $form.offset),
-                ($count, 1, true, ..=4) => tile_rows::<$count, 2, 1, true, 4>($pointers, $form.offset),
-                ($count, _, false, ..=4) => tile_rows::<$count, 2, 2, false, 4>($pointers, $form.offset),
-                ($count, _, true, ..=4) => tile_rows::<$count, 2, 2, true, 4>($pointers, $form.offset),
-                ($count, 1, false, 5) => tile_rows::<$count, 2, 1, false, 5>($pointers, $form.offset),
-                ($count, 1, true, 5) => tile_rows::<$count, 2, 1, true, 5>($pointers, $form.offset),
-                ($count, 2, false, 6) => tile_rows::<$count, 2, 2, false, 6>($pointers, $form.offset),
-                ($count, 1, false, 8) => tile_rows::<$count, 2, 1, false, 8>($pointers, 0),
+                ($count, 1, false, ..=4) => tile_rows::<$count, 2, 1, false, 4>($pointers),
+                ($count, 1, true, ..=4) => tile_rows::<$count, 2, 1, true, 4>($pointers),
+                ($count, _, false, ..=4) => tile_rows::<$count, 2, 2, false, 4>($pointers),
+                ($count, _, true, ..=4) => tile_rows::<$count, 2, 2, true, 4>($pointers),
+                ($count, 1, false, 5) => tile_rows::<$count, 2, 1, false, 5>($pointers),
+                ($count, 1, true, 5) => tile_rows::<$count, 2, 1, true, 5>($pointers),
+                ($count, 2, false, 6) => tile_rows::<$count, 2, 2, false, 6>($pointers),
+                ($count, 1, false, 8) => tile_rows::<$count, 2, 1, false, 8>($pointers),
             )*
             (rows, halves, mins, bits) => unreachable!(
                 "a tile of {rows} rows, {halves} scales per 32 weights, minima: {mins}, {bits} bits"
@@ -108,7 +107,6 @@ unsafe fn tile_rows<
     const BITS: u8,
 >(
     p: Pointers,
-    offset: i32,
 ) {
     // SAFETY: all offsets below are inside what `Pointers::new` checked: groups, halves, quads, rows and registers
     // run over exactly the shapes in the documentation of `Panel` and `OperandTile`.
@@ -116,49 +114,54 @@ unsafe fn tile_rows<
         let planes = if BITS == 8 { 2 } else { 1 };
         let ones = _mm256_set1_epi16(1);
         let magic = _mm256_set1_ps(-MAGIC);
-        for block in (0..p.groups).step_by(BLOCK) {
-            let end = p.groups.min(block + BLOCK);
-            let mut starts = [[[0i32; HALVES]; ROWS]; BLOCK];
-            for (g, starts) in (block..end).zip(&mut starts) {
-                for (t, starts) in starts.iter_mut().enumerate() {
-                    let sums = *p.sums.add(g * p.stride + t);
-                    for (half, start) in starts.iter_mut().enumerate() {
-                        let sum = match HALVES {
-                            1 => sums[0] + sums[1],
-                            _ => sums[half],
-                        };
-                        *start = MAGIC.to_bits() as i32 - offset * sum;
-                    }
+        for g in 0..p.groups {
+            let cell = g * p.stride;
+            let codes = p.codes.add(g * planes * GROUP_CODES);
+            for half in 0..HALVES {
+                let quads = half * QUADS / HALVES..(half + 1) * QUADS / HALVES;
+                let mut sums = [[_mm256_setzero_si256(); REGISTERS]; ROWS];
+                // Macros, since a closure would not be compiled for this function's features when called from
+                // elsewhere.
+                macro_rules! weights {
+                    ($quad:expr) => {{
+                        let mut w = [_mm256_setzero_si256(); REGISTERS];
+                        for r in 0..REGISTERS {
+                            let at = codes.add(($quad * PANEL_ROWS + r * LANES) * 4);
+                            w[r] = _mm256_loadu_si256(at.cast());
+                        }
+                        w
+                    }};
                 }
-            }
-            for g in block..end {
-                let cell = g * p.stride;
-                let codes = p.codes.add(g * planes * GROUP_CODES);
-                for half in 0..HALVES {
-                    let quads = half * QUADS / HALVES..(half + 1) * QUADS / HALVES;
-                    let mut sums = [[_mm256_setzero_si256(); REGISTERS]; ROWS];
-                    // Macros, since a closure would not be compiled for this function's features when called from
-                    // elsewhere.
-                    macro_rules! weights {
-                        ($quad:expr) => {{
-                            let mut w = [_mm256_setzero_si256(); REGISTERS];
-                            for r in 0..REGISTERS {
-                                let at = codes.add(($quad * PANEL_ROWS + r * LANES) * 4);
-                                w[r] = _mm256_loadu_si256(at.cast());
+                macro_rules! four {
+                    ($t:expr, $quad:expr) => {{
+                        let at = p.quantised.add((cell + $t) * K_GROUP + 4 * $quad);
+                        _mm256_set1_epi32(at.cast::<i32>().read_unaligned())
+                    }};
+                }
+                match BITS {
+                    4 => {
+                        let mut narrow = [[_mm256_setzero_si256(); REGISTERS]; ROWS];
+                        for q in quads {
+                            let w = weights!(q);
+                            for t in 0..ROWS {
+                                let x = four!(t, q);
+                                for r in 0..REGISTERS {
+                                    let pair = _mm256_maddubs_epi16(w[r], x);
+                                    narrow[t][r] = _mm256_add_epi16(narrow[t][r], pair);
+                                    pin(&mut narrow[t][r]);
+                                }
                             }
-                            w
-                        }};
+                        }
+                        for t in 0..ROWS {
+                            for r in 0..REGISTERS {
+                                sums[t][r] = _mm256_madd_epi16(narrow[t][r], ones);
+                            }
+                        }
                     }
-                    macro_rules! four {
-                        ($t:expr, $quad:expr) => {{
-                            let at = p.quantised.add((cell + $t) * K_GROUP + 4 * $quad);
-                            _mm256_set1_epi32(at.cast::<i32>().read_unaligned())
-                        }};
-                    }
-                    match BITS {
-                        4 => {
+                    5 => {
+                        for first in quads.step_by(4) {
                             let mut narrow = [[_mm256_setzero_si256(); REGISTERS]; ROWS];
-                            for q in quads {
+                            for q in first..first + 4 {
                                 let w = weights!(q);
                                 for t in 0..ROWS {
                                     let x = four!(t, q);
@@ -171,87 +174,70 @@ unsafe fn tile_rows<
                             }
                             for t in 0..ROWS {
                                 for r in 0..REGISTERS {
-                                    sums[t][r] = _mm256_madd_epi16(narrow[t][r], ones);
+                                    let wide = _mm256_madd_epi16(narrow[t][r], ones);
+                                    sums[t][r] = _mm256_add_epi32(sums[t][r], wide);
+                                    pin(&mut sums[t][r]);
                                 }
                             }
                         }
-                        5 => {
-                            for first in quads.step_by(4) {
-                                let mut narrow = [[_mm256_setzero_si256(); REGISTERS]; ROWS];
-                                for q in first..first + 4 {
-                                    let w = weights!(q);
-                                    for t in 0..ROWS {
-                                        let x = four!(t, q);
-                                        for r in 0..REGISTERS {
-                                            let pair = _mm256_maddubs_epi16(w[r], x);
-                                            narrow[t][r] = _mm256_add_epi16(narrow[t][r], pair);
-                                            pin(&mut narrow[t][r]);
-                                        }
-                                    }
+                    }
+                    6 => {
+                        for q in quads.step_by(2) {
+                            let w = [weights!(q), weights!(q + 1)];
+                            for t in 0..ROWS {
+                                let x = [four!(t, q), four!(t, q + 1)];
+                                for r in 0..REGISTERS {
+                                    let pairs = _mm256_add_epi16(
+                                        _mm256_maddubs_epi16(w[0][r], x[0]),
+                                        _mm256_maddubs_epi16(w[1][r], x[1]),
+                                    );
+                                    let wide = _mm256_madd_epi16(pairs, ones);
+                                    sums[t][r] = _mm256_add_epi32(sums[t][r], wide);
+                                    pin(&mut sums[t][r]);
                                 }
+                            }
+                        }
+                    }
+                    _ => {
+                        for q in quads {
+                            // Weights 0 and 2 of the four, then 1 and 3.
+                            for pair in 0..2 {
+                                let w = weights!(2 * q + pair);
                                 for t in 0..ROWS {
+                                    let at = p.words.add((cell + t) * K_GROUP + 4 * q + 2 * pair);
+                                    let x = _mm256_set1_epi32(at.cast::<i32>().read_unaligned());
                                     for r in 0..REGISTERS {
-                                        let wide = _mm256_madd_epi16(narrow[t][r], ones);
-                                        sums[t][r] = _mm256_add_epi32(sums[t][r], wide);
+                                        let pair = _mm256_madd_epi16(w[r], x);
+                                        sums[t][r] = _mm256_add_epi32(sums[t][r], pair);
                                         pin(&mut sums[t][r]);
-                                    }
-                                }
-                            }
-                        }
-                        6 => {
-                            for q in quads.step_by(2) {
-                                let w = [weights!(q), weights!(q + 1)];
-                                for t in 0..ROWS {
-                                    let x = [four!(t, q), four!(t, q + 1)];
-                                    for r in 0..REGISTERS {
-                                        let pairs = _mm256_add_epi16(
-                                            _mm256_maddubs_epi16(w[0][r], x[0]),
-                                            _mm256_maddubs_epi16(w[1][r], x[1]),
-                                        );
-                                        let wide = _mm256_madd_epi16(pairs, ones);
-                                        sums[t][r] = _mm256_add_epi32(sums[t][r], wide);
-                                        pin(&mut sums[t][r]);
-                                    }
-                                }
-                            }
-                        }
-                        _ => {
-                            for q in quads {
-                                // Weights 0 and 2 of the four, then 1 and 3.
-                                for pair in 0..2 {
-                                    let w = weights!(2 * q + pair);
-                                    for t in 0..ROWS {
-                                        let at = p.words.add((cell + t) * K_GROUP + 4 * q + 2 * pair);
-                                        let x = _mm256_set1_epi32(at.cast::<i32>().read_unaligned());
-                                        for r in 0..REGISTERS {
-                                            let pair = _mm256_madd_epi16(w[r], x);
-                                            sums[t][r] = _mm256_add_epi32(sums[t][r], pair);
-                                            pin(&mut sums[t][r]);
-                                        }
                                     }
                                 }
                             }
                         }
                     }
-                    flush();
-                    let at = (g * HALVES + half) * PANEL_ROWS;
-                    for r in 0..REGISTERS {
-                        let scale = _mm256_loadu_ps(p.scales.add(at + r * LANES));
-                        let down = _mm256_mul_ps(scale, magic);
-                        let min = if MINS { _mm256_loadu_ps(p.mins.add(at + r * LANES)) } else { _mm256_setzero_ps() };
-                        for t in 0..ROWS {
-                            let out = p.out.add(t * PANEL_ROWS + r * LANES);
-                            let start = _mm256_set1_epi32(starts[g - block][t][half]);
-                            let sum = _mm256_castsi256_ps(_mm256_add_epi32(sums[t][r], start));
-                            let scaled = _mm256_fmadd_ps(sum, scale, down);
-                            let by = _mm256_set1_ps(*p.activation_scales.add(cell + t));
-                            let mut value = _mm256_fmadd_ps(scaled, by, _mm256_loadu_ps(out));
-                            if MINS {
-                                let total = p.half_total::<HALVES>(cell + t, half);
-                                value = _mm256_fnmadd_ps(min, _mm256_set1_ps(total), value);
-                            }
-                            _mm256_storeu_ps(out, value);
+                }
+                flush();
+                let at = (g * HALVES + half) * PANEL_ROWS;
+                for r in 0..REGISTERS {
+                    let scale = _mm256_loadu_ps(p.scales.add(at + r * LANES));
+                    let down = _mm256_mul_ps(scale, magic);
+                    let min = if MINS { _mm256_loadu_ps(p.mins.add(at + r * LANES)) } else { _mm256_setzero_ps() };
+                    for t in 0..ROWS {
+                        let out = p.out.add(t * PANEL_ROWS + r * LANES);
+                        let start = match MINS {
+                            true => MAGIC.to_bits() as i32,
+                            false => *p.starts.add((cell + t) * HALVES + half),
+                        };
+                        let start = _mm256_set1_epi32(start);
+                        let sum = _mm256_castsi256_ps(_mm256_add_epi32(sums[t][r], start));
+                        let scaled = _mm256_fmadd_ps(sum, scale, down);
+                        let by = _mm256_set1_ps(*p.activation_scales.add(cell + t));
+                        let mut value = _mm256_fmadd_ps(scaled, by, _mm256_loadu_ps(out));
+                        if MINS {
+                            let total = p.half_total::<HALVES>(cell + t, half);
+                            value = _mm256_fnmadd_ps(min, _mm256_set1_ps(total), value);
                         }
+                        _mm256_storeu_ps(out, value);
                     }
                 }
             }

@@ -1,11 +1,10 @@
-//! AVX-512 with VNNI: `vpdpbusd` multiplies four unsigned activations by four signed weights per 32-bit lane.
+//! AVX-512 with VNNI: `vpdpbusd` multiplies four unsigned weight codes by four signed activations per 32-bit lane.
 //!
-//! Activations carry a bias of 128 (`u8 = i8 + 128`), weights are signed codes (offset taken off), so a row's integer
-//! sum is 128 times the sum of its weights too large whatever the activation: the sum starts below by that much
-//! ([`Panel::starts`]), and at the bits of [`MAGIC`], which makes it an f32.
+//! The offset of the codes times the activations' sum is taken off where an integer sum starts (see
+//! [`OperandTile::starts`]).
 //!
 //! A tile is 32 weight rows (two registers) by up to 6 activation rows: 12 integer and 12 f32 sums stay in registers,
-//! each broadcast activation serves two multiplications. Per 32 weights and activation row of 16 weight rows: 8
+//! each broadcast activation serves two multiplications. (Twice as many rows with f32 sums in memory are no faster.) Per 32 weights and activation row of 16 weight rows: 8
 //! multiplications, 2 fused multiply-adds to scale, 1 more for minima.
 
 use std::arch::x86_64::*;
@@ -14,15 +13,16 @@ use super::super::form::{CodesForm, unpack_units};
 use super::super::kernels::{GROUP_CODES, K_GROUP, Kernels, MAGIC, PANEL_ROWS, Panel};
 use super::super::operand::OperandTile;
 use super::rows::row_kernels;
-use super::{Pointers, dispatch, peaks, unpack, wide};
+use super::{Pointers, dispatch, flush, peaks, unpack, wide};
 
 pub(super) static KERNELS: Kernels = Kernels {
     name: "avx512vnni",
     max_tile: 6,
-    activation_bias: 128,
     activation_words: false,
+    signed_bytes: false,
     pack: super::pack_avx2,
     unpack: unpack_panel,
+    prefetch: super::prefetch,
     tile,
     wide: wide::avx512_wide,
     rows: row_kernels!("avx2,fma,avx512f,avx512bw,avx512vl,avx512dq"),
@@ -43,26 +43,7 @@ fn unpack_panel(form: &CodesForm, units: &[u8], panel: &mut Panel) {
 
 #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 fn unpack_codes(form: &CodesForm, units: &[u8], panel: &mut Panel) {
-    unpack_units(form, units, GROUP_CODES, panel, |planes, codes| {
-        unpack::group_avx512(form, form.offset as u8, planes, codes)
-    });
-    let ones = _mm512_set1_epi8(1);
-    let magic = _mm512_castps_si512(_mm512_set1_ps(MAGIC));
-    let quads = 8 / form.halves;
-    let halves = panel.codes[..panel.groups * GROUP_CODES].chunks_exact(quads * 4 * PANEL_ROWS);
-    for (codes, starts) in halves.zip(panel.starts.as_chunks_mut::<PANEL_ROWS>().0) {
-        for r in 0..REGISTERS {
-            let mut sum = _mm512_setzero_si512();
-            for quad in codes.as_chunks::<{ 4 * PANEL_ROWS }>().0 {
-                // SAFETY: register r of a quad of 128 bytes.
-                let weights = unsafe { _mm512_loadu_si512(quad.as_ptr().add(64 * r).cast()) };
-                sum = _mm512_dpbusd_epi32(sum, ones, weights);
-            }
-            let start = _mm512_sub_epi32(magic, _mm512_slli_epi32::<7>(sum));
-            // SAFETY: register r of 32 starts.
-            unsafe { _mm512_storeu_si512(starts.as_mut_ptr().add(LANES * r).cast(), start) };
-        }
-    }
+    unpack_units(form, units, GROUP_CODES, panel, |planes, codes| unpack::group_avx512(form, planes, codes));
 }
 
 fn tile(form: &CodesForm, panel: &Panel, tile: &OperandTile<'_>, out: &mut [f32]) {
@@ -78,7 +59,7 @@ unsafe fn tile_rows<const ROWS: usize, const HALVES: usize, const MINS: bool>(p:
     // SAFETY: all offsets below are inside what `Pointers::new` checked: groups, halves, quads, rows and registers
     // run over exactly the shapes in the documentation of `Panel` and `OperandTile`.
     unsafe {
-        let down = _mm512_set1_ps(-MAGIC);
+        let magic = _mm512_set1_ps(-MAGIC);
         let mut out = [[_mm512_setzero_ps(); REGISTERS]; ROWS];
         for t in 0..ROWS {
             for r in 0..REGISTERS {
@@ -87,44 +68,65 @@ unsafe fn tile_rows<const ROWS: usize, const HALVES: usize, const MINS: bool>(p:
         }
         for g in 0..p.groups {
             let cell = g * p.stride;
-            for half in 0..HALVES {
-                let at = (g * HALVES + half) * PANEL_ROWS;
-                let mut sums = [[_mm512_setzero_si512(); REGISTERS]; ROWS];
-                for r in 0..REGISTERS {
-                    let start = _mm512_loadu_si512(p.starts.add(at + r * LANES).cast());
+            // Spelled out, since a loop over halves wouldn't always be unrolled.
+            macro_rules! half {
+                ($half:expr) => {
+                    let half: usize = $half;
+                    let at = (g * HALVES + half) * PANEL_ROWS;
+                    let mut sums = [[_mm512_setzero_si512(); REGISTERS]; ROWS];
                     for t in 0..ROWS {
-                        sums[t][r] = start;
+                        // Types with minima have no offset.
+                        let start = match MINS {
+                            true => MAGIC.to_bits() as i32,
+                            false => *p.starts.add((cell + t) * HALVES + half),
+                        };
+                        sums[t] = [_mm512_set1_epi32(start); REGISTERS];
                     }
-                }
-                for q in half * 8 / HALVES..(half + 1) * 8 / HALVES {
-                    let quad = p.codes.add(g * GROUP_CODES + q * 4 * PANEL_ROWS);
-                    let mut weights = [_mm512_setzero_si512(); REGISTERS];
-                    for r in 0..REGISTERS {
-                        weights[r] = _mm512_loadu_si512(quad.add(4 * LANES * r).cast());
-                    }
-                    for t in 0..ROWS {
-                        let four = p.quantised.add((cell + t) * K_GROUP + 4 * q).cast::<i32>();
-                        let four = _mm512_set1_epi32(four.read_unaligned());
+                    for q in half * 8 / HALVES..(half + 1) * 8 / HALVES {
+                        let quad = p.codes.add(g * GROUP_CODES + q * 4 * PANEL_ROWS);
+                        let mut weights = [_mm512_setzero_si512(); REGISTERS];
                         for r in 0..REGISTERS {
-                            sums[t][r] = _mm512_dpbusd_epi32(sums[t][r], four, weights[r]);
+                            weights[r] = _mm512_loadu_si512(quad.add(4 * LANES * r).cast());
+                        }
+                        for t in 0..ROWS {
+                            let four = p.quantised.add((cell + t) * K_GROUP + 4 * q).cast::<i32>();
+                            let four = _mm512_set1_epi32(four.read_unaligned());
+                            for r in 0..REGISTERS {
+                                sums[t][r] = _mm512_dpbusd_epi32(sums[t][r], weights[r], four);
+                            }
                         }
                     }
-                }
-                for r in 0..REGISTERS {
-                    let scale = _mm512_loadu_ps(p.scales.add(at + r * LANES));
-                    let down = _mm512_mul_ps(scale, down);
-                    let min = if MINS { _mm512_loadu_ps(p.mins.add(at + r * LANES)) } else { _mm512_setzero_ps() };
-                    for t in 0..ROWS {
-                        let sum = _mm512_castsi512_ps(sums[t][r]);
-                        let scaled = _mm512_fmadd_ps(sum, scale, down);
-                        let by = _mm512_set1_ps(*p.activation_scales.add(cell + t));
-                        out[t][r] = _mm512_fmadd_ps(scaled, by, out[t][r]);
+                    // What is loaded on one side of this isn't moved to the other, where no register is left for it.
+                    flush();
+                    let (mut scales, mut downs, mut mins) =
+                        ([magic; REGISTERS], [magic; REGISTERS], [magic; REGISTERS]);
+                    for r in 0..REGISTERS {
+                        scales[r] = _mm512_loadu_ps(p.scales.add(at + r * LANES));
+                        downs[r] = _mm512_mul_ps(scales[r], magic);
                         if MINS {
-                            let total = p.half_total::<HALVES>(cell + t, half);
-                            out[t][r] = _mm512_fnmadd_ps(min, _mm512_set1_ps(total), out[t][r]);
+                            mins[r] = _mm512_loadu_ps(p.mins.add(at + r * LANES));
                         }
                     }
-                }
+                    for t in 0..ROWS {
+                        let by = _mm512_set1_ps(*p.activation_scales.add(cell + t));
+                        for r in 0..REGISTERS {
+                            let sum = _mm512_castsi512_ps(sums[t][r]);
+                            let scaled = _mm512_fmadd_ps(sum, scales[r], downs[r]);
+                            out[t][r] = _mm512_fmadd_ps(scaled, by, out[t][r]);
+                        }
+                        if MINS {
+                            let total = _mm512_set1_ps(p.half_total::<HALVES>(cell + t, half));
+                            for r in 0..REGISTERS {
+                                out[t][r] = _mm512_fnmadd_ps(mins[r], total, out[t][r]);
+                            }
+                        }
+                    }
+                    flush();
+                };
+            }
+            half!(0);
+            if HALVES == 2 {
+                half!(1);
             }
         }
         for t in 0..ROWS {

@@ -15,10 +15,11 @@ use super::{Pointers, dispatch, flush, peaks, pin, unpack, wide};
 pub(super) static KERNELS: Kernels = Kernels {
     name: "avxvnni",
     max_tile: 6,
-    activation_bias: 128,
     activation_words: false,
+    signed_bytes: false,
     pack: super::pack_avx2,
     unpack: unpack_panel,
+    prefetch: super::prefetch,
     tile,
     wide: wide::avx2_wide,
     rows: row_kernels!("avx2,fma"),
@@ -39,26 +40,7 @@ fn unpack_panel(form: &CodesForm, units: &[u8], panel: &mut Panel) {
 
 #[target_feature(enable = "avx2,fma,avxvnni")]
 fn unpack_codes(form: &CodesForm, units: &[u8], panel: &mut Panel) {
-    unpack_units(form, units, GROUP_CODES, panel, |planes, codes| {
-        unpack::group_avx2(form, form.offset as u8, planes, codes)
-    });
-    let ones = _mm256_set1_epi8(1);
-    let magic = _mm256_castps_si256(_mm256_set1_ps(MAGIC));
-    let quads = 8 / form.halves;
-    let halves = panel.codes[..panel.groups * GROUP_CODES].chunks_exact(quads * 4 * PANEL_ROWS);
-    for (codes, starts) in halves.zip(panel.starts.as_chunks_mut::<PANEL_ROWS>().0) {
-        for r in 0..PANEL_ROWS / LANES {
-            let mut sum = _mm256_setzero_si256();
-            for quad in codes.as_chunks::<{ 4 * PANEL_ROWS }>().0 {
-                // SAFETY: register r of a quad of 128 bytes.
-                let weights = unsafe { _mm256_loadu_si256(quad.as_ptr().add(32 * r).cast()) };
-                sum = _mm256_dpbusd_avx_epi32(sum, ones, weights);
-            }
-            let start = _mm256_sub_epi32(magic, _mm256_slli_epi32::<7>(sum));
-            // SAFETY: register r of 32 starts.
-            unsafe { _mm256_storeu_si256(starts.as_mut_ptr().add(LANES * r).cast(), start) };
-        }
-    }
+    unpack_units(form, units, GROUP_CODES, panel, |planes, codes| unpack::group_avx2(form, planes, codes));
 }
 
 fn tile(form: &CodesForm, panel: &Panel, tile: &OperandTile<'_>, out: &mut [f32]) {
@@ -86,11 +68,13 @@ unsafe fn tile_rows<const ROWS: usize, const HALVES: usize, const MINS: bool>(p:
             for half in 0..HALVES {
                 let at = (g * HALVES + half) * PANEL_ROWS;
                 let mut sums = [[_mm256_setzero_si256(); REGISTERS]; ROWS];
-                for r in 0..REGISTERS {
-                    let start = _mm256_loadu_si256(p.starts.add(at + r * LANES).cast());
-                    for t in 0..ROWS {
-                        sums[t][r] = start;
-                    }
+                for t in 0..ROWS {
+                    // Types with minima have no offset.
+                    let start = match MINS {
+                        true => MAGIC.to_bits() as i32,
+                        false => *p.starts.add((cell + t) * HALVES + half),
+                    };
+                    sums[t] = [_mm256_set1_epi32(start); REGISTERS];
                 }
                 for q in half * 8 / HALVES..(half + 1) * 8 / HALVES {
                     let quad = p.codes.add(g * GROUP_CODES + q * 4 * PANEL_ROWS);
@@ -102,7 +86,7 @@ unsafe fn tile_rows<const ROWS: usize, const HALVES: usize, const MINS: bool>(p:
                         let four = p.quantised.add((cell + t) * K_GROUP + 4 * q).cast::<i32>();
                         let four = _mm256_set1_epi32(four.read_unaligned());
                         for r in 0..REGISTERS {
-                            sums[t][r] = _mm256_dpbusd_avx_epi32(sums[t][r], four, weights[r]);
+                            sums[t][r] = _mm256_dpbusd_avx_epi32(sums[t][r], weights[r], four);
                             pin(&mut sums[t][r]);
                         }
                     }

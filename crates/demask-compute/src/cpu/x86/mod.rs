@@ -48,12 +48,13 @@ struct Pointers {
     codes: *const u8,
     scales: *const f32,
     mins: *const f32,
-    starts: *const i32,
     quantised: *const u8,
     words: *const i16,
     activation_scales: *const f32,
     totals: *const f32,
     sums: *const [i32; 2],
+    /// What integer sums start from; not to be read for types with minima.
+    starts: *const i32,
     out: *mut f32,
 }
 
@@ -67,8 +68,8 @@ impl Pointers {
             panel.codes.len() >= planes * groups * GROUP_CODES
                 && panel.scales.len() >= scales
                 && panel.mins.len() >= scales
-                && panel.starts.len() >= scales
                 && tile.rows <= tile.stride
+                && (form.has_mins || tile.starts.len() >= cells * form.halves)
                 && tile.codes.len() >= cells * K_GROUP
                 && (planes == 1 || tile.words.len() >= cells * K_GROUP)
                 && tile.scales.len() >= cells
@@ -83,12 +84,12 @@ impl Pointers {
             codes: panel.codes.as_ptr(),
             scales: panel.scales.as_ptr(),
             mins: panel.mins.as_ptr(),
-            starts: panel.starts.as_ptr(),
             quantised: tile.codes.as_ptr(),
             words: tile.words.as_ptr(),
             activation_scales: tile.scales.as_ptr(),
             totals: tile.totals.as_ptr(),
             sums: tile.sums.as_ptr(),
+            starts: tile.starts.as_ptr(),
             out: out.as_mut_ptr(),
         }
     }
@@ -122,7 +123,6 @@ impl Pointers {
                 codes: self.codes.add(4 * row),
                 scales: self.scales.add(row),
                 mins: self.mins.add(row),
-                starts: self.starts.add(row),
                 out: self.out.add(row),
                 ..self
             }
@@ -162,6 +162,17 @@ fn pin(sum: &mut std::arch::x86_64::__m256i) {
 fn flush() {
     // SAFETY: no instruction.
     unsafe { std::arch::asm!("", options(nostack, preserves_flags)) }
+}
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Fetches bytes into the second-level cache.
+fn prefetch(bytes: &[u8]) {
+    for line in bytes.chunks(LINE) {
+        // SAFETY: a hint, and for bytes that are there.
+        unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(line.as_ptr().cast()) }
+    }
 }
 
 /// Packing compiled for AVX2.

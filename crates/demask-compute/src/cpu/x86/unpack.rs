@@ -8,40 +8,33 @@ use super::super::kernels::{GROUP_CODES, PANEL_ROWS};
 /// Bytes of a chunk or quad.
 const QUAD: usize = 4 * PANEL_ROWS;
 
-/// Defines `$name(form, offset, planes, codes)`, which unpacks one k-group: its codes, through the form's table if it
-/// has one, minus `offset` (wrapping).
+/// Defines `$name(form, planes, codes)`, which unpacks one k-group: its codes, through the form's table if it has one.
 macro_rules! unpack_group {
     (
         $name:ident, $quads:ident, $features:literal, $bytes:literal,
-        $load:ident, $store:ident, $set:ident, $and:ident, $or:ident, $sub:ident, $right:ident, $left:ident,
+        $load:ident, $store:ident, $set:ident, $and:ident, $or:ident, $right:ident, $left:ident,
         $shuffle:ident, $spread:ident
     ) => {
         #[target_feature(enable = $features)]
-        pub(super) fn $name(form: &CodesForm, offset: u8, planes: &[u8], codes: &mut [u8]) {
+        pub(super) fn $name(form: &CodesForm, planes: &[u8], codes: &mut [u8]) {
             match (form.bits, form.table) {
-                (2, _) => $quads::<2, false>(offset, None, planes, codes),
-                (3, _) => $quads::<3, false>(offset, None, planes, codes),
-                (4, None) => $quads::<4, false>(offset, None, planes, codes),
-                (4, table) => $quads::<4, true>(offset, table, planes, codes),
-                (5, _) => $quads::<5, false>(offset, None, planes, codes),
-                (6, _) => $quads::<6, false>(offset, None, planes, codes),
-                _ => $quads::<8, false>(offset, None, planes, codes),
+                (2, _) => $quads::<2, false>(None, planes, codes),
+                (3, _) => $quads::<3, false>(None, planes, codes),
+                (4, None) => $quads::<4, false>(None, planes, codes),
+                (4, table) => $quads::<4, true>(table, planes, codes),
+                (5, _) => $quads::<5, false>(None, planes, codes),
+                (6, _) => $quads::<6, false>(None, planes, codes),
+                _ => $quads::<8, false>(None, planes, codes),
             }
         }
 
         #[inline]
         #[target_feature(enable = $features)]
-        fn $quads<const BITS: usize, const TABLE: bool>(
-            offset: u8,
-            table: Option<&[u8; 16]>,
-            planes: &[u8],
-            codes: &mut [u8],
-        ) {
+        fn $quads<const BITS: usize, const TABLE: bool>(table: Option<&[u8; 16]>, planes: &[u8], codes: &mut [u8]) {
             assert!(planes.len() >= BITS * QUAD && codes.len() >= GROUP_CODES);
             let shift = |n: usize| _mm_cvtsi32_si128(n as i32);
             // SAFETY: 16 bytes.
             let table = table.map(|t| $spread(unsafe { _mm_loadu_si128(t.as_ptr().cast()) }));
-            let subtract = $set(offset as i8);
             // Where the 4-bit, 2-bit and 1-bit planes begin.
             let (two_at, one_at) = match BITS {
                 2 => (0, 0),
@@ -72,7 +65,7 @@ macro_rules! unpack_group {
                             _ => code,
                         };
                         let out = codes.as_mut_ptr().add(q * QUAD + at);
-                        $store(out.cast(), $sub(code, subtract));
+                        $store(out.cast(), code);
                     }
                 }
             }
@@ -90,7 +83,6 @@ unpack_group!(
     _mm256_set1_epi8,
     _mm256_and_si256,
     _mm256_or_si256,
-    _mm256_sub_epi8,
     _mm256_srl_epi16,
     _mm256_sll_epi16,
     _mm256_shuffle_epi8,
@@ -106,22 +98,22 @@ unpack_group!(
     _mm512_set1_epi8,
     _mm512_and_si512,
     _mm512_or_si512,
-    _mm512_sub_epi8,
     _mm512_srl_epi16,
     _mm512_sll_epi16,
     _mm512_shuffle_epi8,
     _mm512_broadcast_i32x4
 );
 
-/// Signed codes of a k-group in 16 bits: of each quad first weights 0 and 2 of every row, then weights 1 and 3.
+/// Codes of a k-group less `offset` in 16 bits: of each quad first weights 0 and 2 of every row, then weights 1 and 3.
 #[target_feature(enable = "avx2")]
-pub(super) fn widen_signed(codes: &[u8; GROUP_CODES], out: &mut [u8]) {
+pub(super) fn widen_signed(codes: &[u8; GROUP_CODES], offset: u8, out: &mut [u8]) {
+    let offset = _mm256_set1_epi8(offset as i8);
     assert!(out.len() >= 2 * GROUP_CODES);
     for (quad, out) in codes.chunks_exact(QUAD).zip(out.chunks_exact_mut(2 * QUAD)) {
         for at in (0..QUAD).step_by(32) {
             // SAFETY: 32 bytes from `at` on are inside the quad, and inside both halves of `out`.
             unsafe {
-                let codes = _mm256_loadu_si256(quad.as_ptr().add(at).cast());
+                let codes = _mm256_sub_epi8(_mm256_loadu_si256(quad.as_ptr().add(at).cast()), offset);
                 let even = _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(codes));
                 _mm256_storeu_si256(out.as_mut_ptr().add(at).cast(), even);
                 _mm256_storeu_si256(out.as_mut_ptr().add(QUAD + at).cast(), _mm256_srai_epi16::<8>(codes));

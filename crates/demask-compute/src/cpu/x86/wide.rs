@@ -49,7 +49,13 @@ pub(super) fn avx512_wide(
     check(w, w_stride, a, a_stride, rows, depth, out, out_stride);
     let (w, a, out) = (w.as_ptr(), a.as_ptr(), out.as_mut_ptr());
     // SAFETY: lengths were checked above, features before the table was handed out.
-    unsafe { dispatch_rows!(rows, avx512_rows(w, w_stride, a, a_stride, depth, out, out_stride), [1, 2, 3, 4, 5, 6]) }
+    unsafe {
+        dispatch_rows!(
+            rows,
+            avx512_rows(w, w_stride, a, a_stride, depth, out, out_stride),
+            [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
+        )
+    }
 }
 
 /// # Safety
