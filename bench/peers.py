@@ -9,12 +9,22 @@ computes what a denoising step needs (row statistics for the last 32 rows); llam
 every row, as its diffusion tool does in each step. llama.cpp runs in two settings: as its tool runs it (weights repacked at
 load) and without repacking, which may be faster. Flash attention is off in both. Writes runs/DATE-MACHINE/peers-MODEL.json
 and a Markdown table beside it.
+
+`--isa avx2` holds both to AVX2, on any machine. llama.cpp's package is built for the machine it is installed on, so this needs
+a second environment, with a package built without more (and not taken from pip's cache):
+
+    python3 -m venv .venv-avx2 && CMAKE_ARGS="-DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON" \
+        .venv-avx2/bin/pip install --no-cache-dir llama-cpp-python==0.3.36
+    .venv-avx2/bin/python bench/peers.py bench/models/llada-8b.gguf --isa avx2
+
+On a busy machine, `--share -19` (Linux, as root) gives each measured process a scheduling group of its own with that weight.
 """
 
 import argparse
 import ctypes
 import datetime
 import json
+import os
 import pathlib
 import platform
 import statistics
@@ -25,22 +35,34 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 
 
-def demask(binary, model, rows, threads, repeat):
+def run(command, share, isa=None):
+    """What a measured program prints, as JSON."""
+    environment = dict(os.environ, **({"DEMASK_ISA": isa} if isa else {}))
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=share is not None)
+    if share is not None:
+        pathlib.Path(f"/proc/{process.pid}/autogroup").write_text(str(share))
+    out = process.communicate()[0]
+    if process.returncode:
+        sys.exit(f"{command[0]} failed with status {process.returncode}")
+    return json.loads(out)
+
+
+def demask(binary, model, rows, threads, repeat, share, isa):
     """Seconds per pass by row count, load seconds, peak memory."""
     command = [binary, "bench", "--forward-only", "--json", "--model", model, "--threads", str(threads), "--repeat", str(repeat),
                "--rows", ",".join(map(str, rows))]
-    out = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    out = run(command, share, isa)
     forward = out["forward"]
     seconds = {p["rows"]: p["seconds"] for p in forward["passes"]}
-    return seconds, forward["load_seconds"], forward["peak_rss_bytes"], out["isa"]
+    return seconds, forward["load_seconds"], forward["peak_rss_bytes"], out["isa"], {"copy_seconds": forward["copy_seconds"]}
 
 
-def llamacpp(model, rows, threads, repeat, repack):
+def llamacpp(model, rows, threads, repeat, share, repack):
     """The same for llama.cpp, in a process of its own so that memory is given back and can be read."""
     command = [sys.executable, __file__, "--worker", model, "--threads", str(threads), "--repeat", str(repeat),
                "--rows", ",".join(map(str, rows))] + ([] if repack else ["--no-repack"])
-    out = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return {int(r): s for r, s in out["seconds"].items()}, out["load_seconds"], out["peak_rss_bytes"], out["version"]
+    out = run(command, share)
+    return {int(r): s for r, s in out["seconds"].items()}, out["load_seconds"], out["peak_rss_bytes"], out["version"], {"built_for": out["built_for"]}
 
 
 def worker(args):
@@ -84,7 +106,14 @@ def worker(args):
         c.llama_free(context)
     peak = next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmHWM"))
     print(json.dumps({"seconds": seconds, "load_seconds": load, "peak_rss_bytes": peak,
-                      "version": f"llama-cpp-python {llama_cpp.__version__}"}))
+                      "version": f"llama-cpp-python {llama_cpp.__version__}", "built_for": built_for()}))
+
+
+def built_for():
+    """The instruction sets that the installed llama.cpp was built for."""
+    from llama_cpp import llama_cpp as c
+
+    return [part.split("=")[0].strip() for part in c.llama_print_system_info().decode().replace("CPU :", "").split("|") if "= 1" in part]
 
 
 def machine():
@@ -105,40 +134,52 @@ def main():
     parser.add_argument("--threads", default=2, type=int)
     parser.add_argument("--rounds", default=3, type=int)
     parser.add_argument("--repeat", default=2, type=int, help="passes per row count and round")
+    parser.add_argument("--isa", help="hold both to this instruction set; only avx2")
+    parser.add_argument("--share", type=int, help="weight of each measured process's own scheduling group, -20 to 19")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--no-repack", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
         return worker(args)
 
+    if args.isa not in (None, "avx2"):
+        sys.exit("--isa can only be avx2")
+    beyond = [name for name in built_for() if name.startswith(("AVX512", "AVX_VNNI", "AMX"))]
+    if args.isa and beyond:
+        sys.exit(f"this environment's llama.cpp is built for {', '.join(beyond)}: see the top of {__file__}")
+    share = args.share
     peers = {
-        "demask": lambda: demask(args.demask, args.model, args.rows, args.threads, args.repeat),
-        "llama.cpp": lambda: llamacpp(args.model, args.rows, args.threads, args.repeat, True),
-        "llama.cpp, no repack": lambda: llamacpp(args.model, args.rows, args.threads, args.repeat, False),
+        "demask": lambda: demask(args.demask, args.model, args.rows, args.threads, args.repeat, share, args.isa),
+        "llama.cpp": lambda: llamacpp(args.model, args.rows, args.threads, args.repeat, share, True),
+        "llama.cpp, no repack": lambda: llamacpp(args.model, args.rows, args.threads, args.repeat, share, False),
     }
     found = {name: {"seconds": {rows: [] for rows in args.rows}, "load_seconds": [], "peak_rss_bytes": []} for name in peers}
     for number in range(args.rounds):
-        for name, run in peers.items():
-            seconds, load, peak, version = run()
+        for name, measure in peers.items():
+            seconds, load, peak, version, more = measure()
             for rows in args.rows:
                 found[name]["seconds"][rows] += seconds[rows]
             found[name]["load_seconds"].append(load)
             found[name]["peak_rss_bytes"].append(peak)
             found[name]["version"] = version
+            for key, value in more.items():
+                found[name].setdefault(key, []).append(value)
             print(f"round {number + 1}, {name}: " + ", ".join(f"{r} rows {min(seconds[r]):.2f} s" for r in args.rows), file=sys.stderr)
 
     about = machine()
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
     name = pathlib.Path(args.model).stem
-    result = {"model": name, "file_bytes": pathlib.Path(args.model).stat().st_size, "threads": args.threads, "machine": about,
+    result = {"model": name, "file_bytes": pathlib.Path(args.model).stat().st_size, "threads": args.threads, "isa": args.isa or "native", "share": share, "machine": about,
               "date": datetime.date.today().isoformat(), "commit": commit, "peers": found}
     slug = "-".join(about["cpu"].lower().replace("(r)", "").replace("@", "").split()[:4])
     folder = HERE / "runs" / f"{result['date']}-{slug}"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"peers-{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    suffix = f"-{args.isa}" if args.isa else ""
+    (folder / f"peers-{name}{suffix}.json").write_text(json.dumps(result, indent=1) + "\n")
 
     median = lambda peer, rows: statistics.median(found[peer]["seconds"][rows])
-    lines = [f"{name}, {args.threads} threads, {about['cpu']} ({', '.join(about['flags'])}), {result['date']}, commit {commit}; medians of "
+    held = f"held to {args.isa}" if args.isa else ", ".join(about["flags"])
+    lines = [f"{name}, {args.threads} threads, {about['cpu']} ({held}), {result['date']}, commit {commit}; medians of "
              f"{args.rounds * args.repeat} interleaved passes, seconds", "",
              "| | " + " | ".join(f"{r} rows" for r in args.rows) + " | load s | peak memory |", "|---" * (len(args.rows) + 3) + "|"]
     for peer in peers:
@@ -147,7 +188,7 @@ def main():
                      + f" | {statistics.median(found[peer]['load_seconds']):.1f} | {memory:.2f} GB |")
     for peer in list(peers)[1:]:
         lines.append(f"| demask / {peer} | " + " | ".join(f"{median('demask', r) / median(peer, r):.2f}" for r in args.rows) + " | | |")
-    (folder / f"peers-{name}.md").write_text("\n".join(lines) + "\n")
+    (folder / f"peers-{name}{suffix}.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
 
 

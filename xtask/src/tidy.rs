@@ -17,6 +17,7 @@ const PAPER: &[&str] = &[
 /// Where unsafe code may stand.
 const UNSAFE: &[&str] = &[
     "crates/demask-gguf/src/mmap.rs",
+    "crates/demask-compute/src/cpu/pointers.rs",
     "crates/demask-compute/src/cpu/pool.rs",
     "crates/demask-compute/src/cpu/shared.rs",
     "crates/demask-compute/src/cpu/x86/",

@@ -8,8 +8,24 @@ use std::time::{Duration, Instant};
 use crate::backend::Backend;
 use crate::conformance::{Random, random_weights};
 use crate::cpu::Cpu;
+use crate::cpu::buffer::Buffer;
+use crate::cpu::shared::SharedMut;
 use crate::quant::QuantType;
 use crate::weights::ComputeError;
+
+/// Seconds for copying `bytes` once into fresh memory on all threads: what loading can be held against.
+pub fn copy(cpu: &Cpu, bytes: &[u8]) -> f64 {
+    /// Bytes per chunk.
+    const PIECE: usize = 1 << 20;
+    let start = Instant::now();
+    let mut to = Buffer::<u8>::zeroed(bytes.len());
+    let shared = SharedMut::new(&mut to);
+    cpu.run(bytes.len().div_ceil(PIECE), PIECE, &|chunk, _| {
+        let from = &bytes[chunk * PIECE..bytes.len().min((chunk + 1) * PIECE)];
+        shared.slice(chunk * PIECE, from.len()).copy_from_slice(from);
+    });
+    start.elapsed().as_secs_f64()
+}
 
 /// What a measured matrix product reached.
 #[derive(Clone, Copy, Debug)]

@@ -1,15 +1,12 @@
-//! Large plain arrays: zeroed, aligned to pages (a register never straddles two cache lines) and, where the system has
-//! them, on huge pages (a step reads gigabytes of weights, and pages of 4 KB make every cache miss slower and a first
-//! touch of the memory many times as slow).
+//! Plain arrays, zeroed and aligned to pages, so that a register never straddles two cache lines.
+//!
+//! Huge pages were tried: on the machine of `docs/benchmarks.md` they made no step faster and took twice as long to fill.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use bytemuck::Pod;
 use memmap2::MmapMut;
-
-/// Fewer bytes than this gain nothing from huge pages of usually 2 MB.
-const HUGE: usize = 1 << 20;
 
 /// `len` values, all zero at first.
 pub(crate) struct Buffer<T> {
@@ -27,11 +24,6 @@ impl<T: Pod> Buffer<T> {
         let bytes = len.checked_mul(size_of::<T>()).expect("an array's bytes can be counted");
         // A map can't be empty.
         let map = MmapMut::map_anon(bytes.max(1)).unwrap_or_else(|error| panic!("no {bytes} bytes of memory: {error}"));
-        #[cfg(target_os = "linux")]
-        if bytes >= HUGE {
-            // Only speed depends on it.
-            let _ = map.advise(memmap2::Advice::HugePage);
-        }
         Buffer { map, len, values: PhantomData }
     }
 }

@@ -11,7 +11,7 @@
 //! * f16 `d[32]`, then `dmin[32]` if the type has minima.
 
 use super::kernels::{GROUP_CODES, K_GROUP, PANEL_ROWS, Panel};
-use crate::quant::{BlockCodes, CodesRow, GROUP, QuantRow};
+use crate::quant::{BlockCodes, CodesRow, GROUP, QuantRow, QuantType};
 
 /// Bytes of a chunk or quad: 4 weights of 32 rows.
 const QUAD: usize = 4 * PANEL_ROWS;
@@ -21,6 +21,8 @@ const QUADS: usize = K_GROUP / 4;
 /// How the units of a type are laid out.
 #[derive(Clone, Copy)]
 pub struct CodesForm {
+    /// The type.
+    pub(super) ty: QuantType,
     /// Bits of a stored code.
     pub bits: u8,
     /// Subtracted from every code.
@@ -50,6 +52,7 @@ impl CodesForm {
         let arrays = 1 + usize::from(codes.has_mins);
         let scale_bytes = if integer_scales { quant.block_len / codes.group * PANEL_ROWS } else { 0 };
         CodesForm {
+            ty: quant.ty,
             bits: codes.bits,
             offset: codes.offset,
             halves: K_GROUP / codes.group,
@@ -79,7 +82,7 @@ impl CodesForm {
     }
 
     #[inline(always)]
-    fn part_lens(&self) -> [usize; 5] {
+    pub(super) fn part_lens(&self) -> [usize; 5] {
         let mins = usize::from(self.has_mins);
         let scales = if self.integer_scales { self.groups * self.halves * PANEL_ROWS } else { 0 };
         [self.groups * group_bytes(self.bits), scales, scales * mins, 2 * PANEL_ROWS, 2 * PANEL_ROWS * mins]

@@ -124,6 +124,8 @@ pub fn available() -> Vec<&'static Kernels> {
     let mut tables: Vec<&'static Kernels> = Vec::new();
     #[cfg(target_arch = "x86_64")]
     super::x86::push_available(&mut tables);
+    #[cfg(target_arch = "aarch64")]
+    super::arm::push_available(&mut tables);
     tables.push(&super::scalar::KERNELS);
     tables
 }

@@ -1,7 +1,9 @@
 //! The CPU backend: [`Backend`] by calling the files beside this one.
 
+#[cfg(target_arch = "aarch64")]
+mod arm;
 mod attention;
-mod buffer;
+pub(crate) mod buffer;
 mod cgroup;
 mod form;
 mod head;
@@ -10,11 +12,12 @@ mod linear;
 pub mod memory;
 mod operand;
 mod packed;
+mod pointers;
 pub mod pool;
 mod rope;
 mod rowwise;
 mod scalar;
-mod shared;
+pub(crate) mod shared;
 pub mod threads;
 #[cfg(target_arch = "x86_64")]
 mod x86;

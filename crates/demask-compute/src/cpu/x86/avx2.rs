@@ -13,8 +13,9 @@ use std::arch::x86_64::*;
 use super::super::form::{CodesForm, unpack_units};
 use super::super::kernels::{GROUP_CODES, K_GROUP, Kernels, MAGIC, PANEL_ROWS, Panel};
 use super::super::operand::OperandTile;
+use super::super::pointers::Pointers;
 use super::rows::row_kernels;
-use super::{Pointers, flush, peaks, pin, unpack, wide};
+use super::{flush, peaks, pin, unpack, wide};
 
 pub(super) static KERNELS: Kernels = Kernels {
     name: "avx2",
@@ -139,29 +140,20 @@ unsafe fn tile_rows<
                     }};
                 }
                 match BITS {
-                    4 => {
-                        let mut narrow = [[_mm256_setzero_si256(); REGISTERS]; ROWS];
-                        for q in quads {
-                            let w = weights!(q);
+                    // The first quad's products start the sums.
+                    4 | 5 => {
+                        let step = if BITS == 4 { QUADS / HALVES } else { 4 };
+                        for first in quads.step_by(step) {
+                            let mut narrow = [[_mm256_setzero_si256(); REGISTERS]; ROWS];
+                            let w = weights!(first);
                             for t in 0..ROWS {
-                                let x = four!(t, q);
+                                let x = four!(t, first);
                                 for r in 0..REGISTERS {
-                                    let pair = _mm256_maddubs_epi16(w[r], x);
-                                    narrow[t][r] = _mm256_add_epi16(narrow[t][r], pair);
+                                    narrow[t][r] = _mm256_maddubs_epi16(w[r], x);
                                     pin(&mut narrow[t][r]);
                                 }
                             }
-                        }
-                        for t in 0..ROWS {
-                            for r in 0..REGISTERS {
-                                sums[t][r] = _mm256_madd_epi16(narrow[t][r], ones);
-                            }
-                        }
-                    }
-                    5 => {
-                        for first in quads.step_by(4) {
-                            let mut narrow = [[_mm256_setzero_si256(); REGISTERS]; ROWS];
-                            for q in first..first + 4 {
+                            for q in first + 1..first + step {
                                 let w = weights!(q);
                                 for t in 0..ROWS {
                                     let x = four!(t, q);

@@ -12,8 +12,9 @@ use std::arch::x86_64::*;
 use super::super::form::{CodesForm, unpack_units};
 use super::super::kernels::{GROUP_CODES, K_GROUP, Kernels, MAGIC, PANEL_ROWS, Panel};
 use super::super::operand::OperandTile;
+use super::super::pointers::{Pointers, dispatch};
 use super::rows::row_kernels;
-use super::{Pointers, dispatch, flush, peaks, unpack, wide};
+use super::{flush, peaks, unpack, wide};
 
 pub(super) static KERNELS: Kernels = Kernels {
     name: "avx512vnni",
