@@ -30,6 +30,16 @@ fn every_table_passes_every_case() {
     }
 }
 
+/// `DEMASK_REQUIRE_ISA` names tables that must be among the tested ones, so that an emulator can't hide them.
+#[test]
+fn required_tables_are_there() {
+    let required = std::env::var("DEMASK_REQUIRE_ISA").unwrap_or_default();
+    let names: Vec<&str> = kernels::available().iter().map(|table| table.name).collect();
+    for name in required.split(',').filter(|name| !name.is_empty()) {
+        assert!(names.contains(&name), "{name} is required; there are {names:?}");
+    }
+}
+
 /// Every operation once, on all types and row counts: all results as bits.
 fn results(cpu: &Cpu) -> Vec<(String, Vec<u32>)> {
     let mut all = Vec::new();

@@ -22,6 +22,7 @@ const QUADS: usize = K_GROUP / 4;
 #[derive(Clone, Copy)]
 pub struct CodesForm {
     /// The type.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only x86-64 packs by type"))]
     pub(super) ty: QuantType,
     /// Bits of a stored code.
     pub bits: u8,

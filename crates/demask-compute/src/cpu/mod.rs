@@ -12,6 +12,7 @@ mod linear;
 pub mod memory;
 mod operand;
 mod packed;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod pointers;
 pub mod pool;
 mod rope;

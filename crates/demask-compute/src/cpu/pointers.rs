@@ -14,6 +14,7 @@ pub(super) struct Pointers {
     pub(super) scales: *const f32,
     pub(super) mins: *const f32,
     pub(super) quantised: *const u8,
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only AVX2 reads them"))]
     pub(super) words: *const i16,
     pub(super) activation_scales: *const f32,
     pub(super) totals: *const f32,
