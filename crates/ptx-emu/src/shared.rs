@@ -110,7 +110,7 @@ impl Shared {
     #[inline]
     pub(crate) fn load(&mut self, who: &Who<'_>, lane: usize, address: u64, bytes: usize) -> Outcome<&[u8]> {
         let at = self.place(lane, address, bytes, "read")?;
-        self.touch(who, lane, at, bytes, Use::Read, None)?;
+        self.touch_read(who, lane, at, bytes)?;
         if who.check_written
             && let Some(byte) = first_clear(&self.written, at, bytes)
         {
@@ -145,8 +145,27 @@ impl Shared {
         Ok(())
     }
 
-    /// Checks a use of bytes and records it.
+    /// The same as [`Self::touch`] for what kernels do most: reads of whole words.
     #[inline]
+    fn touch_read(&mut self, who: &Who<'_>, lane: usize, at: usize, len: usize) -> Outcome {
+        if !(at | len).is_multiple_of(4) || !who.check_races {
+            return self.touch(who, lane, at, len, Use::Read, None);
+        }
+        for cell in &mut self.words[at / 4..(at + len) / 4] {
+            if read_before(cell, who, lane) {
+                continue;
+            }
+            let plain =
+                cell.flags & (SPLIT | PENDING) == 0 && (cell.write_stamp >= self.base || cell.read_stamp >= self.base);
+            if !plain || who.strong || check_writer(cell, who, lane, Use::Read, || false).is_err() {
+                return self.touch(who, lane, at, len, Use::Read, None);
+            }
+            record_read(cell, who, lane);
+        }
+        Ok(())
+    }
+
+    /// Checks a use of bytes and records it.
     fn touch(&mut self, who: &Who<'_>, lane: usize, at: usize, len: usize, how: Use, new: Option<&[u8]>) -> Outcome {
         if !who.check_races && how == Use::Read {
             // Copies under way are checked all the same.
@@ -160,9 +179,6 @@ impl Shared {
         let count = self.words.len();
         for word in at / 4..end.div_ceil(4) {
             let cell = &mut self.words[word];
-            if how == Use::Read && read_before(cell, who, lane) {
-                continue;
-            }
             if cell.write_stamp < self.base && cell.read_stamp < self.base {
                 *cell = Cell::default();
             }
