@@ -10,6 +10,7 @@
 //! Layouts are those of ggml (`ggml-common.h`, MIT), described again in each file.
 
 mod bf16;
+mod encode;
 mod f16;
 mod f32;
 mod iq4_nl;
