@@ -7,6 +7,7 @@ use anyhow::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use demask_gguf::escape;
 
+use crate::consent::NeedsYes;
 use crate::output;
 
 /// The command line asks for something that can't be: exit code 2.
@@ -48,6 +49,9 @@ pub(crate) enum Ended {
     /// Ctrl-C: exit code 130.
     #[error("interrupted")]
     Interrupted,
+    /// A report has told what is wrong: exit code 1.
+    #[error("something is broken")]
+    Unhealthy,
 }
 
 /// Prints a failure and gives its exit code.
@@ -55,6 +59,7 @@ pub(crate) fn report(error: &Error) -> ExitCode {
     match error.downcast_ref::<Ended>() {
         Some(Ended::PipeClosed) => return ExitCode::SUCCESS,
         Some(Ended::Interrupted) => return ExitCode::from(130),
+        Some(Ended::Unhealthy) => return ExitCode::FAILURE,
         None => {}
     }
     output::line("error", &chain(error));
@@ -79,7 +84,11 @@ fn chain(error: &Error) -> String {
 }
 
 fn code(error: &Error) -> u8 {
+    if error.is::<NeedsYes>() {
+        return 3;
+    }
     let misuse = error.is::<Misuse>()
+        || matches!(error.downcast_ref(), Some(demask_hub::Error::Name { .. }))
         || error.is::<demask::diffusion::SettingsError>()
         || matches!(error.downcast_ref(), Some(demask::Error::Settings(_) | demask::Error::NoShadow { .. }));
     if misuse { 2 } else { 1 }
@@ -88,6 +97,12 @@ fn code(error: &Error) -> u8 {
 fn hint(error: &Error) -> Option<String> {
     if let Some(misuse) = error.downcast_ref::<Misuse>() {
         return misuse.hint.clone();
+    }
+    if let Some(needs) = error.downcast_ref::<NeedsYes>() {
+        return Some(needs.hint());
+    }
+    if let Some(error) = error.downcast_ref::<demask_hub::Error>() {
+        return error.hint();
     }
     if let Some(advised) = error.downcast_ref::<Advised>() {
         return Some(advised.hint.clone());

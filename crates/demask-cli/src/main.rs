@@ -2,7 +2,10 @@
 
 mod args;
 mod blanks;
+mod checks;
+mod chosen;
 mod cmd;
+mod consent;
 mod curves;
 mod embedded;
 mod failure;
@@ -29,6 +32,12 @@ fn main() -> ExitCode {
         Command::Run(args) => cmd::run::run(args),
         Command::Infill(args) => cmd::infill::run(args),
         Command::Eval(args) => cmd::eval::run(args),
+        Command::Pull(args) => cmd::pull::run(args),
+        Command::List(args) => cmd::list::run(args),
+        Command::Setup(args) => cmd::setup::run(args),
+        Command::Doctor(args) => cmd::doctor::run(args),
+        Command::Quantize(args) => cmd::quantize::run(args),
+        Command::Rm(args) => cmd::rm::run(args),
         Command::Tokenize(args) => cmd::tokenize::run(args),
         Command::Inspect(args) => cmd::inspect::run(args),
         Command::Logits(args) => cmd::logits::run(args),

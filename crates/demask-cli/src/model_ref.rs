@@ -1,47 +1,68 @@
 //! What `-m` means.
 //!
 //! This is the one place that turns the words of a user into a model: a path, a repository on a hub, a short name, or
-//! nothing at all. Downloads plug in at [`ModelRef::open`].
+//! nothing at all. What is on a hub comes from the cache; a download needs a yes.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use demask_gguf::{Gguf, escape};
+use demask_hub::{Found, Hub, ModelName, Plan, SHORT_NAMES, Settings};
 
+use crate::chosen;
+use crate::consent::{self, NeedsYes};
 use crate::embedded;
-use crate::failure::Advised;
-use crate::output;
+use crate::output::{self, size};
+use crate::view::transfer::Transfer;
 
 /// A model that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ModelRef {
-    /// Nothing was asked for.
+    /// The one inside the program.
     Embedded,
     /// A file, or any part of a split model.
     File(PathBuf),
-    /// `owner/repo` or `owner/repo:QUANT`.
-    Hub(String),
-    /// A name from a table, such as `llada`.
-    Short(String),
+    /// `owner/repo`, `owner/repo:QUANT`, or a name from a table such as `llada`.
+    Named(Named),
+}
+
+/// A model of a hub, as it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Named {
+    given: String,
+    consent: Consent,
+}
+
+/// What may be done to get a model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Consent {
+    /// Download without asking.
+    pub(crate) yes: bool,
+    /// Ask no server.
+    pub(crate) offline: bool,
 }
 
 impl ModelRef {
-    /// Reads the value of `-m`. A file that exists is always meant as such.
-    pub(crate) fn new(given: Option<&OsStr>) -> ModelRef {
-        let Some(given) = given else {
-            return ModelRef::Embedded;
-        };
+    /// Reads the value of `-m`; nothing is what `demask setup` has chosen, else the embedded model.
+    pub(crate) fn new(given: Option<&OsStr>, consent: Consent) -> ModelRef {
+        match given {
+            Some(given) => ModelRef::read(given, consent),
+            None => match chosen::model() {
+                Some(model) if model != chosen::EMBEDDED => ModelRef::read(OsStr::new(&model), consent),
+                _ => ModelRef::Embedded,
+            },
+        }
+    }
+
+    /// Reads a name. A file that exists is always meant as such.
+    pub(crate) fn read(given: &OsStr, consent: Consent) -> ModelRef {
         let path = Path::new(given);
         let text = given.to_str().unwrap_or_default();
-        if path.exists() || looks_like_a_file(text) {
+        if path.exists() || looks_like_a_file(text) || !(is_short(text) || ModelName::looks_like_one(text)) {
             return ModelRef::File(path.to_owned());
         }
-        match text {
-            _ if is_hub(text) => ModelRef::Hub(text.to_owned()),
-            _ if is_short(text) => ModelRef::Short(text.to_owned()),
-            _ => ModelRef::File(path.to_owned()),
-        }
+        ModelRef::Named(Named { given: text.to_owned(), consent })
     }
 
     /// The file, if it is one.
@@ -54,11 +75,6 @@ impl ModelRef {
 
     /// Opens the model's file; of its weights nothing is read yet.
     pub(crate) fn open(&self) -> Result<Gguf> {
-        let not_built = |what: &str, name: &str| {
-            let message =
-                format!("`{}` is no file here, and {what} need downloads, which are not built yet", escape(name));
-            Advised::new(message, "give `-m` the path of a GGUF file, or leave it out for the embedded model")
-        };
         match self {
             ModelRef::Embedded => {
                 let gguf = embedded::open()?;
@@ -67,26 +83,81 @@ impl ModelRef {
                 Ok(gguf)
             }
             ModelRef::File(path) => Ok(Gguf::open(path)?),
-            ModelRef::Hub(name) => Err(not_built("models of a hub", name).into()),
-            ModelRef::Short(name) => Err(not_built("models by name", name).into()),
+            ModelRef::Named(named) => Ok(Gguf::open(&named.found()?.files[0])?),
         }
     }
+}
+
+impl Named {
+    /// Its files: from the cache, or after a yes from the hub.
+    fn found(&self) -> Result<Found> {
+        let model = model_name(&self.given)?;
+        let hub = hub(self.consent)?;
+        if let Some(found) = hub.find(&model) {
+            return Ok(found);
+        }
+        if hub.settings().offline {
+            return Err(demask_hub::Error::Offline { what: model.to_string() }.into());
+        }
+        if !self.consent.yes && !consent::can_ask() {
+            let message = format!("{} is not on this machine, and nothing is downloaded without a yes", self.given);
+            return Err(NeedsYes::new(message, format!("demask pull {} --yes", self.given)).into());
+        }
+        let mut transfer = Transfer::new();
+        let plan = hub.plan(&model, &mut |event| transfer.event(event))?;
+        agree(&plan, &hub, self.consent, &format!("demask pull {} --yes", self.given))?;
+        Ok(hub.pull(&plan, &mut |event| transfer.event(event))?)
+    }
+}
+
+/// The model behind a name: `owner/repo...` or a short one.
+pub(crate) fn model_name(given: &str) -> Result<ModelName, demask_hub::Error> {
+    if given.contains('/') || !is_short(given) { given.parse() } else { ModelName::from_short(given) }
+}
+
+/// The hub that the environment and the options tell.
+pub(crate) fn hub(consent: Consent) -> Result<Hub> {
+    let mut settings = Settings::from_env()?;
+    settings.offline |= consent.offline;
+    Ok(Hub::new(settings))
+}
+
+/// Gets a yes for what a plan will download; `command` is what finishes the job otherwise.
+pub(crate) fn agree(plan: &Plan, hub: &Hub, consent: Consent, command: &str) -> Result<()> {
+    if plan.missing == 0 || consent.yes {
+        return Ok(());
+    }
+    let rest =
+        if plan.missing < plan.bytes { format!(", {} of it to come", size(plan.missing)) } else { String::new() };
+    let question = format!(
+        "Download {} ({}{rest}) from {} into {}?",
+        plan.model,
+        size(plan.bytes),
+        hub.settings().host(),
+        hub.settings().cache.display()
+    );
+    let message = format!("{} ({}{rest}) is not downloaded without a yes", plan.model, size(plan.bytes));
+    consent::ask(&question, || NeedsYes::new(message, command.to_owned()))
 }
 
 fn looks_like_a_file(text: &str) -> bool {
     text.is_empty()
         || text.starts_with(['.', '/', '~'])
         || text.contains('\\')
-        || text.to_ascii_lowercase().ends_with(".gguf")
+        || (text.to_ascii_lowercase().ends_with(".gguf") && !text.contains(':'))
 }
 
-fn is_hub(text: &str) -> bool {
-    let (repo, quant) = text.split_once(':').unwrap_or((text, "any"));
-    repo.split_once('/').is_some_and(|(owner, name)| is_short(owner) && is_short(name)) && is_short(quant)
-}
-
+/// A name of the table, or what may be meant as one.
 fn is_short(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+    let name = text.split([':', '@']).next().unwrap_or_default();
+    let plain = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+    let known = SHORT_NAMES.iter().any(|row| row.name.eq_ignore_ascii_case(name));
+    !name.is_empty() && plain(name) && (known || plain(text)) && text.bytes().all(|b| b.is_ascii_graphic() && b != b'/')
+}
+
+/// A path or name in a message.
+pub(crate) fn shown(text: &str) -> String {
+    escape(text)
 }
 
 #[cfg(test)]
@@ -95,16 +166,36 @@ mod tests {
 
     #[test]
     fn words_mean_what_they_look_like() {
-        let of = |text: &str| ModelRef::new(Some(OsStr::new(text)));
-        let file = |text: &str| ModelRef::File(PathBuf::from(text));
-        assert_eq!(ModelRef::new(None), ModelRef::Embedded);
-        assert_eq!(of("GSAI-ML/LLaDA"), ModelRef::Hub("GSAI-ML/LLaDA".into()));
-        assert_eq!(of("GSAI-ML/LLaDA:Q4_K_M"), ModelRef::Hub("GSAI-ML/LLaDA:Q4_K_M".into()));
-        assert_eq!(of("llada"), ModelRef::Short("llada".into()));
-        for path in
-            ["models/x.gguf", "./llada", "/a/b", "~/x", "a/b/c", "x.GGUF", "", "two words", "ünï", "src/main.rs"]
-        {
-            assert_eq!(of(path), file(path), "{path}");
+        let of = |text: &str| ModelRef::read(OsStr::new(text), Consent::default());
+        for name in [
+            "GSAI-ML/LLaDA",
+            "GSAI-ML/LLaDA:Q4_K_M",
+            "a/b@main",
+            "a/b:m.Q8_0.gguf",
+            "llada",
+            "llada:Q8_0",
+            "lada",
+            "dream@x:F16",
+        ] {
+            let named = Named { given: name.into(), consent: Consent::default() };
+            assert_eq!(of(name), ModelRef::Named(named), "{name}");
         }
+        for path in [
+            "models/x.gguf",
+            "./llada",
+            "/a/b",
+            "~/x",
+            "a/b/c",
+            "x.GGUF",
+            "",
+            "two words",
+            "ünï",
+            "src/main.rs",
+            "lada:x",
+        ] {
+            assert_eq!(of(path), ModelRef::File(PathBuf::from(path)), "{path}");
+        }
+        assert_eq!(model_name("a/b:Q8_0").ok().map(|model| model.to_string()).as_deref(), Some("a/b:Q8_0"));
+        assert!(model_name("llada").is_ok() && model_name("lada").is_err() && model_name("a/b/c").is_err());
     }
 }

@@ -98,6 +98,16 @@ pub(crate) fn say(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", escape(text));
 }
 
+/// A size in decimal units, as disks and downloads are measured.
+pub(crate) fn size(bytes: u64) -> String {
+    match bytes {
+        0..1000 => format!("{bytes} B"),
+        1000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -307,11 +307,19 @@ fn e36_every_path_fault_has_its_reason() {
 }
 
 #[test]
-fn models_of_a_hub_are_not_built_yet() {
+fn models_of_a_hub_need_a_yes() {
     for name in ["llada", "GSAI-ML/LLaDA-8B-Instruct", "GSAI-ML/LLaDA-8B-Instruct:Q4_K_M"] {
-        let outcome = run(&["run", "hi", "-m", name]);
-        outcome.refused(1, &[name, "downloads", "not built yet"]);
-        assert!(outcome.stderr.contains("hint: "));
+        for command in READERS.iter().filter(|command| command[0] != "inspect") {
+            let outcome = run(&with(command, name));
+            outcome.refused(3, &[name, "not on this machine", "without a yes"]);
+            assert!(
+                outcome.stderr.contains(&format!("hint: `demask pull {name} --yes` does it")),
+                "{}",
+                outcome.stderr
+            );
+        }
+        run(&["run", "hi", "--offline", "-m", name]).refused(1, &["not in the cache", "offline"]);
+        run(&["run", "hi", "--yes", "-m", name]).refused(1, &["cannot reach 127.0.0.1:9"]);
     }
 }
 

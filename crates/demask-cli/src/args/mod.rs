@@ -1,5 +1,6 @@
 //! The command line: commands, options and how their values are read.
 
+mod hub;
 mod settings;
 mod values;
 
@@ -11,11 +12,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use demask::Device;
 use demask_gguf::Gguf;
 
+pub(crate) use hub::{DoctorArgs, ListArgs, PullArgs, QuantizeArgs, RmArgs, SetupArgs};
 pub(crate) use settings::{RecipeArgs, RecipeChoice, SettingsArgs, list_recipes};
 pub(crate) use values::MOST;
 use values::{count, device, positive, range, recipe, shape, threads};
 
-use crate::model_ref::ModelRef;
+use crate::model_ref::{Consent, ModelRef};
 use crate::output;
 
 /// Run diffusion language models on your own machine
@@ -34,8 +36,9 @@ use crate::output;
         demask run -m model.gguf -f question.txt --verbose\n  \
         demask infill \"The capital of [[]] is Copenhagen.\"\n  \
         demask eval assets/heldout.jsonl --recipe exact,fast\n  \
-        demask inspect model.gguf\n\n\
-        Exit codes: 0 done, 1 failed, 2 wrong use, 130 stopped with Ctrl-C."
+        demask inspect model.gguf\n  \
+        demask pull llada && demask run -m llada \"Explain tides.\"\n\n\
+        Exit codes: 0 done, 1 failed, 2 wrong use, 3 needs a yes, 130 stopped with Ctrl-C."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -47,6 +50,12 @@ pub(crate) enum Command {
     Run(RunArgs),
     Infill(InfillArgs),
     Eval(EvalArgs),
+    Pull(PullArgs),
+    List(ListArgs),
+    Rm(RmArgs),
+    Setup(SetupArgs),
+    Doctor(DoctorArgs),
+    Quantize(QuantizeArgs),
     Tokenize(TokenizeArgs),
     Inspect(InspectArgs),
     Logits(LogitsArgs),
@@ -212,15 +221,22 @@ pub(crate) struct PromptArgs {
 
 #[derive(Args)]
 pub(crate) struct ModelArgs {
-    /// The model: a path to a GGUF file (any part of a split one) [default: the embedded model]
+    /// The model: a path to a GGUF file (any part of a split one), `owner/repo[:QUANT]` on the hub, or a short name such as
+    /// `llada` [default: the one `demask setup` chose, else the embedded model]
     #[arg(short, long, value_name = "MODEL")]
     model: Option<OsString>,
+    /// If the model isn't here, download it without asking
+    #[arg(short = 'y', long)]
+    yes: bool,
+    /// Ask no server for the model; HF_HUB_OFFLINE=1 does the same
+    #[arg(long, conflicts_with = "yes")]
+    offline: bool,
 }
 
 impl ModelArgs {
     /// What was asked for.
     pub(crate) fn reference(&self) -> ModelRef {
-        ModelRef::new(self.model.as_deref())
+        ModelRef::new(self.model.as_deref(), Consent { yes: self.yes, offline: self.offline })
     }
 
     /// Opens what was asked for, without a word about a default.

@@ -3,12 +3,18 @@
 pub(crate) mod auto;
 pub(crate) mod bench;
 mod decode;
+pub(crate) mod doctor;
 pub(crate) mod eval;
 pub(crate) mod infill;
 pub(crate) mod inspect;
+pub(crate) mod list;
 pub(crate) mod logits;
+pub(crate) mod pull;
+pub(crate) mod quantize;
 pub(crate) mod replay;
+pub(crate) mod rm;
 pub(crate) mod run;
+pub(crate) mod setup;
 pub(crate) mod tokenize;
 
 use std::sync::{Arc, OnceLock};

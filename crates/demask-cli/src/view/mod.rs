@@ -5,6 +5,7 @@ pub(crate) mod frame;
 pub(crate) mod live;
 pub(crate) mod plain;
 pub(crate) mod progress;
+pub(crate) mod transfer;
 
 #[cfg(unix)]
 pub(crate) use live::restore;

@@ -53,11 +53,20 @@ impl Outcome {
     }
 }
 
+/// A folder that can't be: its parent is a device.
+const NOWHERE: &str = "/dev/null/demask";
+
 pub(crate) fn demask() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_demask"));
     command.stdin(Stdio::null()).env_remove("NO_COLOR").env("TERM", "xterm-256color");
     // What the program keeps between runs stays out of the user's own folder.
     command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    // Nobody's own models and choices; and no test asks the real hub.
+    command.env("XDG_CONFIG_HOME", NOWHERE).env("HF_HOME", NOWHERE);
+    command.env("HF_ENDPOINT", "http://127.0.0.1:9").env_remove("HF_HUB_CACHE").env_remove("HF_TOKEN");
+    for name in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "HF_HUB_OFFLINE"] {
+        command.env_remove(name);
+    }
     command
 }
 
