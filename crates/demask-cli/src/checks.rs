@@ -60,9 +60,9 @@ impl Check {
             State::Warning => "warning",
             State::Broken => "broken",
         };
-        out.line(&demask_gguf::escape(&format!("{state:8} {:12} {}", self.name, self.detail)))?;
+        out.line(&demask_gguf::escape(format!("{state:8} {:12} {}", self.name, self.detail)))?;
         match &self.fix {
-            Some(fix) => out.line(&demask_gguf::escape(&format!("{:21} fix: `{fix}`", ""))),
+            Some(fix) => out.line(&demask_gguf::escape(format!("{:21} fix: `{fix}`", ""))),
             None => Ok(()),
         }
     }

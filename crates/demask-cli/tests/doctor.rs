@@ -108,7 +108,7 @@ fn a_healthy_machine_is_told_so() {
         "environment ",
         "disk ",
         "cache        1 model, 121.5 kB",
-        "model        o/r:Q8_0 (LLaDA)",
+        "model        o/r:Q8_0 (llada)",
     ] {
         assert!(outcome.text().contains(line), "{}\nlacks {line}", outcome.text());
     }

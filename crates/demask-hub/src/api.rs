@@ -85,7 +85,7 @@ fn checked(model: Model, host: &str) -> Result<Listing, Error> {
         check_file(host, &sibling.rfilename)?;
         let (sha256, lfs_size) = sibling.lfs.map_or((None, None), |lfs| (lfs.sha256, lfs.size));
         if let Some(value) = sha256.as_ref().filter(|value| !is_sha256(value)) {
-            let value = demask_gguf::escape(&value.chars().take(80).collect::<String>());
+            let value = demask_gguf::escape(value.chars().take(80).collect::<String>());
             let reason = "it must be 64 hexadecimal digits";
             return Err(Error::Hostile { host: host.to_owned(), what: "the SHA-256", value, reason });
         }

@@ -28,9 +28,12 @@ impl FileSet {
     }
 }
 
+/// What files of one set have in common: depth of their folder, name without the number, count of the parts.
+type SetKey = (usize, String, u32);
+
 /// The models among the files of a repository, those nearest to its top first, then by name.
 pub(crate) fn file_sets<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<FileSet> {
-    let mut sets: BTreeMap<(usize, String, u32), Vec<(u32, &str)>> = BTreeMap::new();
+    let mut sets: BTreeMap<SetKey, Vec<(u32, &str)>> = BTreeMap::new();
     for name in names.into_iter().filter(|name| is_model(name)) {
         let depth = name.matches('/').count();
         match split_part(name) {
@@ -38,7 +41,7 @@ pub(crate) fn file_sets<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Fil
             None => sets.entry((depth, name.to_owned(), 0)).or_default().push((1, name)),
         }
     }
-    let set = |((_, _, count), mut files): ((usize, String, u32), Vec<(u32, &str)>)| {
+    let set = |((_, _, count), mut files): (SetKey, Vec<(u32, &str)>)| {
         files.sort_unstable();
         let parts = count.max(1);
         let missing = (1..=parts).find(|part| !files.iter().any(|(found, _)| found == part));
@@ -68,7 +71,7 @@ pub(crate) fn choose<'a>(
     let Some(chosen) = chosen else {
         let mut has: Vec<String> = sets.iter().map(FileSet::label).collect();
         has.dedup();
-        let has = demask_gguf::escape(&has.join(", "));
+        let has = demask_gguf::escape(has.join(", "));
         return Err(Error::NoQuant { repo: repo.to_string(), quant: quant.unwrap_or_default().to_owned(), has });
     };
     match chosen.missing {

@@ -352,7 +352,7 @@ fn check_range(reply: &Reply, file: &RemoteFile, done: u64) -> Result<(), Error>
             host: reply.host.clone(),
             file: demask_gguf::escape(&file.name),
             expected: format!("bytes {done}-{} of {}", file.size - 1, file.size),
-            found: format!("`{}`", demask_gguf::escape(&text.chars().take(60).collect::<String>())),
+            found: format!("`{}`", demask_gguf::escape(text.chars().take(60).collect::<String>())),
         }),
     }
 }

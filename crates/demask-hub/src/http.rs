@@ -140,7 +140,7 @@ impl Http {
             let next = join(&url, location).ok_or_else(|| Error::Portal {
                 host: host.clone(),
                 expected: "an address to go on to".to_owned(),
-                found: format!("`{}`", escape(&location.chars().take(80).collect::<String>())),
+                found: format!("`{}`", escape(location.chars().take(80).collect::<String>())),
             })?;
             if url.starts_with("https://") && !next.starts_with("https://") {
                 let found = format!("a redirect to plain http ({})", escape(host_of(&next)));
@@ -180,27 +180,25 @@ impl Http {
     }
 
     fn sort_error(&self, url: &str, error: &ureq::Error) -> Failure {
-        let nobody = match error {
-            ureq::Error::HostNotFound => true,
+        // A connection that broke off may come back. One that never was may, too, but only if anybody has answered yet:
+        // without a network nobody wants to wait.
+        let broke = match error {
             ureq::Error::Io(error) => matches!(
                 error.kind(),
-                io::ErrorKind::ConnectionRefused
-                    | io::ErrorKind::NetworkUnreachable
-                    | io::ErrorKind::HostUnreachable
-                    | io::ErrorKind::NetworkDown
+                io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::ConnectionAborted
+                    | io::ErrorKind::BrokenPipe
+                    | io::ErrorKind::UnexpectedEof
             ),
-            ureq::Error::Timeout(ureq::Timeout::Connect | ureq::Timeout::Resolve) => true,
+            ureq::Error::Timeout(timeout) => !matches!(timeout, ureq::Timeout::Connect | ureq::Timeout::Resolve),
+            ureq::Error::Protocol(_) | ureq::Error::BodyStalled => true,
             _ => false,
         };
-        let passes = match error {
-            ureq::Error::Io(_)
-            | ureq::Error::Timeout(_)
-            | ureq::Error::HostNotFound
-            | ureq::Error::ConnectionFailed
-            | ureq::Error::Protocol(_)
-            | ureq::Error::BodyStalled => !nobody || self.answered.get(),
-            _ => false,
-        };
+        let never_was = matches!(
+            error,
+            ureq::Error::Io(_) | ureq::Error::Timeout(_) | ureq::Error::HostNotFound | ureq::Error::ConnectionFailed
+        );
+        let passes = broke || (never_was && self.answered.get());
         let error = Error::Unreachable { host: host_of(url).to_owned(), reason: reason(error) };
         if passes { Failure::Passing { error, wait: None } } else { Failure::Final(error) }
     }
@@ -226,7 +224,7 @@ impl Http {
 
 /// What the hub says about a refusal, made fit for a terminal.
 pub(crate) fn message(reply: &Reply) -> String {
-    escape(&reply.header("x-error-message").unwrap_or_default().chars().take(200).collect::<String>())
+    escape(reply.header("x-error-message").unwrap_or_default().chars().take(200).collect::<String>())
 }
 
 /// In our words: the client's name its own parts.
@@ -237,8 +235,11 @@ fn reason(error: &ureq::Error) -> String {
             "it doesn't answer (no network?)".to_owned()
         }
         ureq::Error::Timeout(_) => "it has stopped sending".to_owned(),
-        ureq::Error::Io(error) => escape(&error.to_string()),
-        other => escape(&other.to_string()),
+        ureq::Error::Io(error) if error.to_string().contains("lookup address") => {
+            "its name is not known (no network?)".to_owned()
+        }
+        ureq::Error::Io(error) => escape(error.to_string()),
+        other => escape(other.to_string()),
     }
 }
 
@@ -247,7 +248,7 @@ pub(crate) fn body_reason(error: &io::Error) -> String {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>()) {
         Some(inner) => reason(inner),
         None if error.kind() == io::ErrorKind::TimedOut => "it has stopped sending".to_owned(),
-        None => escape(&error.to_string()),
+        None => escape(error.to_string()),
     }
 }
 

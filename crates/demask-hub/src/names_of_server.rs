@@ -52,7 +52,7 @@ fn refuse(host: &str, what: &'static str, value: &str, reason: Option<&'static s
     match reason {
         None => Ok(()),
         Some(reason) => {
-            let value = escape(&value.chars().take(80).collect::<String>());
+            let value = escape(value.chars().take(80).collect::<String>());
             Err(Error::Hostile { host: host.to_owned(), what, value, reason })
         }
     }
