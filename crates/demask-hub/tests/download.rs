@@ -486,7 +486,8 @@ fn servers_that_cannot_continue_are_started_over() {
 #[test]
 fn lies_about_sizes_are_refused() {
     let bytes = blob(20, 50_000);
-    let cases: [(&[(&str, &str)], &[u8]); 2] = [(&[], &bytes[..40_000]), (&[("content-length", "60000")], &bytes)];
+    type Header = (&'static str, &'static str);
+    let cases: [(&[Header], &[u8]); 2] = [(&[], &bytes[..40_000]), (&[("content-length", "60000")], &bytes)];
     for (headers, body) in cases {
         let hub = hub_with(&bytes);
         let action = answer(200, headers, body);
