@@ -1,7 +1,6 @@
 //! The `demask` command line.
 
 mod args;
-mod blanks;
 mod checks;
 mod chosen;
 mod cmd;
@@ -38,6 +37,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => cmd::doctor::run(args),
         Command::Quantize(args) => cmd::quantize::run(args),
         Command::Rm(args) => cmd::rm::run(args),
+        Command::Serve(args) => cmd::serve::run(args),
         Command::Tokenize(args) => cmd::tokenize::run(args),
         Command::Inspect(args) => cmd::inspect::run(args),
         Command::Logits(args) => cmd::logits::run(args),

@@ -27,6 +27,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod blanks;
 mod device;
 pub mod diffusion;
 mod error;

@@ -1,6 +1,7 @@
 //! The command line: commands, options and how their values are read.
 
 mod hub;
+mod serve;
 mod settings;
 mod values;
 
@@ -13,8 +14,8 @@ use demask::Device;
 use demask_gguf::Gguf;
 
 pub(crate) use hub::{DoctorArgs, ListArgs, PullArgs, QuantizeArgs, RmArgs, SetupArgs};
+pub(crate) use serve::{Log, ServeArgs};
 pub(crate) use settings::{RecipeArgs, RecipeChoice, SettingsArgs, list_recipes};
-pub(crate) use values::MOST;
 use values::{count, device, positive, range, recipe, shape, threads};
 
 use crate::model_ref::{Consent, ModelRef};
@@ -56,6 +57,7 @@ pub(crate) enum Command {
     Setup(SetupArgs),
     Doctor(DoctorArgs),
     Quantize(QuantizeArgs),
+    Serve(ServeArgs),
     Tokenize(TokenizeArgs),
     Inspect(InspectArgs),
     Logits(LogitsArgs),

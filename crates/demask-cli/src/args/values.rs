@@ -6,7 +6,7 @@ use demask::{CachePolicy, UnmaskRule};
 use super::settings::RecipeChoice;
 
 /// The most that a count may be: more than any context, few enough to count through.
-pub(crate) const MOST: usize = 1_000_000;
+pub(super) const MOST: usize = 1_000_000;
 
 pub(super) fn count(text: &str) -> Result<usize, String> {
     match text.parse::<u64>() {

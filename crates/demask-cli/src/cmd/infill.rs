@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
+use demask::blanks::Marked;
 use demask::{Canvas, Finish, Generation, Model, ModelFile};
 use serde::Serialize;
 
@@ -11,8 +12,7 @@ use super::auto::tune;
 use super::decode::{Subject, Watched, check_writable};
 use super::{load_timed_model, read_model};
 use crate::args::{InfillArgs, list_recipes};
-use crate::blanks::Marked;
-use crate::failure::Advised;
+use crate::failure::{Advised, Misuse};
 use crate::output::{self, Out};
 use crate::prompt::Source;
 use crate::report::{RunReport, Timings, Written};
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &InfillArgs) -> Result<()> {
         let texts = args.files.iter().map(std::path::PathBuf::as_path);
         check_writable(path, args.model.reference().path().into_iter().chain(texts))?;
     }
-    let marked = Marked::new(&source.text()?)?;
+    let marked = Marked::new(&source.text()?).map_err(|error| Misuse::new(error.to_string(), error.hint()))?;
     let request = marked.request(args.settings.request(recipe, marked.open()));
 
     let started = Instant::now();

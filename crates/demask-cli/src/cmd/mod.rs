@@ -14,6 +14,7 @@ pub(crate) mod quantize;
 pub(crate) mod replay;
 pub(crate) mod rm;
 pub(crate) mod run;
+pub(crate) mod serve;
 pub(crate) mod setup;
 pub(crate) mod tokenize;
 

@@ -83,6 +83,7 @@ pub struct Request {
     /// End tokens.
     pub eos: EndPolicy,
     /// Tokens that must not be written.
+    #[serde(alias = "ban")]
     pub banned: Vec<u32>,
     /// No so many tokens in a row stand twice in the answer; 0 = off.
     pub no_repeat: usize,

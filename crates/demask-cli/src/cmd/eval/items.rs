@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
+use demask::blanks::Marked;
 use demask_gguf::escape;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::results::Fingerprint;
-use crate::blanks::Marked;
 use crate::failure::Advised;
 use crate::prompt::read_bounded;
 

@@ -2,15 +2,33 @@
 
 use std::ops::Range;
 
-use anyhow::Result;
-use demask::text::{Specials, Tokenizer};
-use demask::{EndPolicy, Request};
-
-use crate::args::MOST;
-use crate::failure::Misuse;
+use crate::text::{Specials, Tokenizer};
+use crate::{EndPolicy, Request};
 
 /// Open positions of `[[]]`.
-pub(crate) const DEFAULT: usize = 4;
+pub const DEFAULT: usize = 4;
+/// The most that one blank has: more than any context, few enough to count through.
+const MOST: usize = 1_000_000;
+
+/// Why a text is no text with blanks.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // the messages say it
+pub enum BlanksError {
+    #[error("the text has no blank to fill")]
+    None,
+    #[error("[[{digits}]] can't be used: a blank has 1 to {MOST} positions")]
+    Count { digits: String },
+}
+
+impl BlanksError {
+    /// What helps.
+    pub fn hint(&self) -> String {
+        match self {
+            BlanksError::None => format!("mark each with `[[N]]` (N open positions) or `[[]]` ({DEFAULT} of them)"),
+            BlanksError::Count { digits } => format!("for plain text, write `\\[[{digits}]]`"),
+        }
+    }
+}
 
 /// A piece of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,11 +39,11 @@ enum Piece {
 
 /// A text that was taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Marked(Vec<Piece>);
+pub struct Marked(Vec<Piece>);
 
 impl Marked {
     /// Finds the blanks. A backslash in front of a marker makes it text, two are one backslash in front of a blank.
-    pub(crate) fn new(text: &str) -> Result<Marked> {
+    pub fn new(text: &str) -> Result<Marked, BlanksError> {
         let mut pieces = Vec::new();
         let mut literal = String::new();
         let mut rest = text;
@@ -54,20 +72,19 @@ impl Marked {
             pieces.push(Piece::Text(literal));
         }
         if !pieces.iter().any(|piece| matches!(piece, Piece::Blank(_))) {
-            let hint = format!("mark each with `[[N]]` (N open positions) or `[[]]` ({DEFAULT} of them)");
-            return Err(Misuse::new("the text has no blank to fill", hint).into());
+            return Err(BlanksError::None);
         }
         Ok(Marked(pieces))
     }
 
     /// Open positions in all.
-    pub(crate) fn open(&self) -> usize {
+    pub fn open(&self) -> usize {
         self.0.iter().map(|piece| if let Piece::Blank(n) = piece { *n } else { 0 }).sum()
     }
 
     /// The canvas: what is fixed as tokens, what is open as `None`; and where the blanks are. The pieces are tokenised
     /// one by one, so that the text around a blank keeps its spaces.
-    pub(crate) fn tokens(&self, tokenizer: &Tokenizer) -> (Vec<Option<u32>>, Vec<Range<usize>>) {
+    pub fn tokens(&self, tokenizer: &Tokenizer) -> (Vec<Option<u32>>, Vec<Range<usize>>) {
         let mut tokens: Vec<Option<u32>> = tokenizer.encode_prompt_raw("").into_iter().map(Some).collect();
         let mut blanks = Vec::new();
         for piece in &self.0 {
@@ -84,7 +101,7 @@ impl Marked {
     }
 
     /// The request for this text: its blanks are the open positions, and an end token in one doesn't end the others.
-    pub(crate) fn request(&self, request: Request) -> Request {
+    pub fn request(&self, request: Request) -> Request {
         let eos = if request.eos == EndPolicy::Stop { EndPolicy::Keep } else { request.eos };
         Request { max_tokens: self.open(), eos, ..request }
     }
@@ -96,14 +113,12 @@ fn marker(text: &str) -> Option<(&str, &str)> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then_some((digits, after))
 }
 
-fn count(digits: &str) -> Result<usize> {
+fn count(digits: &str) -> Result<usize, BlanksError> {
     if digits.is_empty() {
         return Ok(DEFAULT);
     }
-    digits.parse().ok().filter(|n| (1..=MOST).contains(n)).ok_or_else(|| {
-        let message = format!("[[{digits}]] can't be used: a blank has 1 to {MOST} positions");
-        Misuse::new(message, format!("for plain text, write `\\[[{digits}]]`")).into()
-    })
+    let count = digits.parse().ok().filter(|n| (1..=MOST).contains(n));
+    count.ok_or_else(|| BlanksError::Count { digits: digits.to_owned() })
 }
 
 #[cfg(test)]
@@ -147,7 +162,7 @@ mod tests {
             ("[[99999999999999999999]]", "1 to 1000000"),
         ] {
             let error = Marked::new(text).expect_err(text);
-            assert!(error.is::<Misuse>() && error.to_string().contains(words), "{text}: {error}");
+            assert!(error.to_string().contains(words) && !error.hint().is_empty(), "{text}: {error}");
         }
     }
 }

@@ -1,0 +1,128 @@
+//! Load: 64 clients for a minute on the embedded model, as one program. Every answer is compared with the one that the same
+//! request gets alone, and the process's memory is watched.
+//!
+//! `cargo run --release -p demask-server --example load [SECONDS] [CLIENTS]`; exit code 1 if something is lost or differs,
+//! or if the mean memory of the last third is more than 5 % above that of the first.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+use std::collections::HashMap;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use demask::{Device, ModelFile};
+use demask_server::{Options, Server};
+use serde_json::{Value, json};
+
+/// Different requests.
+const KINDS: usize = 24;
+
+fn asked(i: usize) -> Value {
+    let prompts = ["What is 3 + 4?", "Name the months.", "Count from 1 to 10.", "What is the capital of France?"];
+    let recipe = ["exact", "fast", "fastest", "d3llm"][i / 4 % 4];
+    json!({
+        "messages": [{"role": "user", "content": prompts[i % 4]}],
+        "max_tokens": 32, "recipe": recipe, "seed": i % 3, "temperature": if i % 5 == 0 { 0.7 } else { 0.0 }
+    })
+}
+
+/// Status and text. Every request has a connection of its own.
+fn post(at: SocketAddr, body: &Value) -> std::io::Result<(u16, String)> {
+    let body = body.to_string();
+    let mut stream = TcpStream::connect(at)?;
+    stream.set_read_timeout(Some(Duration::from_secs(120)))?;
+    write!(
+        stream,
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: {at}\r\ncontent-type: application/json\r\nconnection: close\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let broken = || std::io::Error::other(format!("broken answer {answer:?}"));
+    let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).ok_or_else(broken)?;
+    let (_, body) = answer.split_once("\r\n\r\n").ok_or_else(broken)?;
+    let body: Value = serde_json::from_str(body)?;
+    Ok((status, body["choices"][0]["message"]["content"].as_str().unwrap_or_default().to_owned()))
+}
+
+/// Resident memory in bytes; 0 where the system doesn't say.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap_or(0) * 1024
+}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1).map(|text| text.parse::<usize>().expect("a number"));
+    let seconds = arguments.next().unwrap_or(60);
+    let clients = arguments.next().unwrap_or(64);
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/demask-tiny-q8_0.gguf");
+    let device = Device::cpu(None).unwrap();
+    let model = Arc::new(ModelFile::open(model).unwrap().load(&device, &mut |_, _| {}).unwrap());
+    let mut options = Options::default();
+    options.address.set_port(0);
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(async {
+            let server = Server::bind(options, model).await.unwrap();
+            tell.send(server.local_addr()).unwrap();
+            server.run(std::future::pending()).await;
+        });
+    });
+    let at = told.recv().unwrap();
+    let alone: HashMap<usize, String> = (0..KINDS).map(|i| (i, post(at, &asked(i)).unwrap().1)).collect();
+    let alone = Arc::new(alone);
+
+    let counts: Arc<Mutex<HashMap<&'static str, usize>>> = Arc::default();
+    let finished = Arc::new(AtomicUsize::new(0));
+    let until = Instant::now() + Duration::from_secs(seconds as u64);
+    for client in 0..clients {
+        let (alone, counts, finished) = (Arc::clone(&alone), Arc::clone(&counts), Arc::clone(&finished));
+        std::thread::spawn(move || {
+            let count = |what| *counts.lock().unwrap().entry(what).or_default() += 1;
+            let mut i = client;
+            while Instant::now() < until {
+                let kind = i % KINDS;
+                match post(at, &asked(kind)) {
+                    Ok((200, text)) if text == alone[&kind] => count("answered"),
+                    Ok((200, _)) => count("answered with another text"),
+                    Ok((429 | 503, _)) => {
+                        count("told to come back");
+                        std::thread::sleep(Duration::from_millis(200));
+                        continue;
+                    }
+                    Ok(_) => count("failed"),
+                    Err(_) => count("lost"),
+                }
+                i += 1;
+            }
+            finished.fetch_add(1, Ordering::SeqCst);
+        });
+    }
+    let mut memory = Vec::new();
+    while finished.load(Ordering::SeqCst) < clients {
+        std::thread::sleep(Duration::from_millis(250));
+        memory.push(resident());
+    }
+    let third = memory.len() / 3;
+    let mean = |part: &[u64]| part.iter().sum::<u64>() as f64 / part.len().max(1) as f64 / f64::from(1 << 20);
+    let (first, last) = (mean(&memory[..third]), mean(&memory[memory.len() - third..]));
+    let counts = counts.lock().unwrap();
+    println!("{clients} clients, {seconds} s: {counts:?}");
+    println!(
+        "memory: {first:.1} MiB in the first third, {last:.1} MiB in the last ({:+.1} %)",
+        (last / first - 1.0) * 100.0
+    );
+    let faults = ["answered with another text", "failed", "lost"].iter().any(|what| counts.contains_key(what));
+    if faults || last > first * 1.05 || !counts.contains_key("answered") {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}
