@@ -98,12 +98,12 @@ impl Fields {
         if std::str::from_utf8(body).is_err() {
             return Err(ApiError::bad("the body is not JSON: it is not UTF-8"));
         }
-        let mut map = match serde_json::from_slice(body).map_err(wrong)? {
-            Value::Object(map) => map,
-            _ => return Err(ApiError::bad("the body must be a JSON object")),
-        };
-        map.retain(|_, value| !value.is_null());
-        Ok(Fields { map })
+        let mut value: Value = serde_json::from_slice(body).map_err(wrong)?;
+        drop_nulls(&mut value);
+        match value {
+            Value::Object(map) => Ok(Fields { map }),
+            _ => Err(ApiError::bad("the body must be a JSON object")),
+        }
     }
 
     /// Whether a field is given.
@@ -166,6 +166,18 @@ impl Fields {
     /// Reads what is left: the endpoint's own fields. Anything else is refused by name.
     pub(crate) fn rest<T: DeserializeOwned>(self) -> Result<T, ApiError> {
         typed(Value::Object(self.map))
+    }
+}
+
+/// Takes fields that are null out of all objects. The reader of JSON has bounded the depth.
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, value| !value.is_null());
+            map.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
     }
 }
 

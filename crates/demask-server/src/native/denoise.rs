@@ -247,6 +247,10 @@ fn prepare(app: &App, body: &[u8]) -> Result<(Asked, Option<Vec<Range<usize>>>),
                 let message = "`max_tokens` can't be used: the blanks of `text` say how many positions are open";
                 return Err(ApiError::field("max_tokens", message));
             }
+            if !stop.is_empty() {
+                let message = "`stop` can't be used: what stands around the blanks of `text` is fixed";
+                return Err(ApiError::field("stop", message));
+            }
             let (canvas, request, blanks) = with_blanks(app, &text, request, given_eos)?;
             (canvas, request, Some(blanks))
         }

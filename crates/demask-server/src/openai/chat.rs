@@ -39,19 +39,22 @@ pub(crate) struct ChatRequest {
     stream_options: Option<StreamOptions>,
 }
 
-/// A turn of a conversation. Other fields that OpenAI's clients send back are taken if they hold nothing.
+/// A turn of a conversation. What else an answer of OpenAI's has is taken if it holds nothing.
 #[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct ChatMessage {
     /// `system` (or `developer`), `user` or `assistant`.
     role: String,
     /// The text, or parts of it, which are joined with newlines.
-    content: Option<Content>,
+    content: Content,
     /// Not shown to the model.
     #[serde(rename = "name")]
     _name: Option<String>,
-    #[serde(flatten)]
-    #[schema(ignore)]
-    others: serde_json::Map<String, Value>,
+    tool_calls: Option<Value>,
+    function_call: Option<Value>,
+    refusal: Option<Value>,
+    annotations: Option<Value>,
+    audio: Option<Value>,
 }
 
 /// What a turn says.
@@ -93,17 +96,25 @@ fn read(message: ChatMessage, place: &str) -> Result<Message, ApiError> {
             return Err(ApiError::field(format!("{place}.role"), message));
         }
     };
-    let holds_something = |value: &Value| match value {
-        Value::Null => false,
-        Value::Array(items) => !items.is_empty(),
-        _ => true,
+    let holds_something = |value: &Option<Value>| match value {
+        None => false,
+        Some(Value::Array(items)) => !items.is_empty(),
+        Some(_) => true,
     };
-    if let Some((name, _)) = message.others.iter().find(|(_, value)| holds_something(value)) {
-        return Err(ApiError::unsupported(&format!("{place}.{name}"), "no such field of a message is known here"));
+    for (name, value) in [
+        ("tool_calls", &message.tool_calls),
+        ("function_call", &message.function_call),
+        ("refusal", &message.refusal),
+        ("annotations", &message.annotations),
+        ("audio", &message.audio),
+    ] {
+        if holds_something(value) {
+            return Err(ApiError::unsupported(&format!("{place}.{name}"), "only text can be read"));
+        }
     }
     let text = match message.content {
-        Some(Content::Text(text)) => text,
-        Some(Content::Parts(parts)) => {
+        Content::Text(text) => text,
+        Content::Parts(parts) => {
             let texts = parts.into_iter().enumerate().map(|(at, part)| match part {
                 Part { kind, text: Some(text) } if kind == "text" => Ok(text),
                 Part { kind, .. } => {
@@ -116,10 +127,6 @@ fn read(message: ChatMessage, place: &str) -> Result<Message, ApiError> {
                 }
             });
             texts.collect::<Result<Vec<_>, _>>()?.join("\n")
-        }
-        None => {
-            let name = format!("{place}.content");
-            return Err(ApiError::field(&name, format!("`{name}` is needed")));
         }
     };
     Ok(Message::new(role, text))

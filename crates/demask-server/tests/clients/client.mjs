@@ -3,11 +3,12 @@
 // node client.mjs http://127.0.0.1:PORT/v1; the package is looked for in the folder NODE_MODULES.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 
 const require = createRequire(`${process.env.NODE_MODULES}/`);
 const { OpenAI } = require("openai");
-const { version } = require("openai/package.json");
+const { version } = JSON.parse(readFileSync(`${process.env.NODE_MODULES}/openai/package.json`, "utf8"));
 
 const client = new OpenAI({ baseURL: process.argv[2], apiKey: "unused", maxRetries: 0, timeout: 120_000 });
 const model = (await client.models.list()).data[0].id;
