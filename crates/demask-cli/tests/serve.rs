@@ -29,17 +29,17 @@ fn serve(args: &[&str]) -> Serving {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut log = BufReader::new(child.stderr.take().unwrap());
-    let mut said = String::new();
-    loop {
+    let log = BufReader::new(child.stderr.take().unwrap());
+    let mut serving = Serving { child, at: String::new(), log, said: String::new() };
+    while serving.at.is_empty() {
         let mut line = String::new();
-        assert!(log.read_line(&mut line).unwrap() > 0, "it ended: {said}");
-        said += &line;
+        assert!(serving.log.read_line(&mut line).unwrap() > 0, "it ended: {}", serving.said);
+        serving.said += &line;
         if let Some(rest) = line.strip_prefix("note: listening on http://") {
-            let at = rest.split(' ').next().unwrap().to_owned();
-            return Serving { child, at, log, said };
+            serving.at = rest.split(' ').next().unwrap().to_owned();
         }
     }
+    serving
 }
 
 impl Serving {

@@ -26,7 +26,7 @@ fn asked(i: usize) -> Value {
     let recipe = ["exact", "fast", "fastest", "d3llm"][i / 4 % 4];
     json!({
         "messages": [{"role": "user", "content": prompts[i % 4]}],
-        "max_tokens": 32, "recipe": recipe, "seed": i % 3, "temperature": if i % 5 == 0 { 0.7 } else { 0.0 }
+        "max_tokens": 32, "recipe": recipe, "seed": i % 3, "temperature": if i.is_multiple_of(5) { 0.7 } else { 0.0 }
     })
 }
 

@@ -35,7 +35,7 @@ const fn setting(name: &'static str, kind: Kind, about: &'static str) -> Setting
 }
 
 /// Every setting: the fields of [`Request`].
-pub(crate) static SETTINGS: [Setting; 28] = [
+pub(crate) static SETTINGS: [Setting; 30] = [
     setting("max_tokens", Kind::Count, "Open positions on the canvas: the longest answer"),
     setting("recipe", Kind::Recipe, "Named settings that fill in what isn't given"),
     setting("steps", Kind::Count, "Denoising steps; default: one per open position"),
@@ -50,6 +50,11 @@ pub(crate) static SETTINGS: [Setting; 28] = [
     setting("back", Kind::Number, "Probability below which a token is opened again: wino"),
     setting("cache", Kind::Cache, "Which rows run again in a step; default: the recipe's"),
     setting("refresh", Kind::Count, "With a cache, all rows run at least every so many steps"),
+    setting(
+        "refresh_drift",
+        Kind::Number,
+        "With a cache, all rows run when those that ran have drifted by more than this",
+    ),
     setting("window", Kind::Count, "Open positions behind the block that the model sees"),
     setting("freeze_prompt", Kind::Flag, "Run the prompt's rows only once"),
     setting("dirty_rows", Kind::Count, "With a cache, run only open rows and those of the last so many steps"),
@@ -62,6 +67,7 @@ pub(crate) static SETTINGS: [Setting; 28] = [
     setting("seed", Kind::Seed, "Seed of all random numbers: the same seed gives the same text"),
     setting("eos", Kind::Eos, "End tokens: stop as soon as the answer is final, keep deciding, or decide them last"),
     setting("ban", Kind::Ids, "Token ids that must not be written"),
+    setting("no_repeat", Kind::Count, "No so many tokens in a row stand twice in the answer; 0 is off"),
     setting("eps", Kind::Number, "Where time ends in the schedule (Dream)"),
     setting("full_logits", Kind::Flag, "Compute the logits of every row, to measure what leaving them out saves"),
 ];
@@ -160,6 +166,11 @@ impl Fields {
             return Err(ApiError::field("max_tokens", message));
         }
         request.check()?;
+        if request.is_untuned() {
+            let message = "`recipe` auto would choose by this machine's times, and a text here depends on its request alone; \
+                give its `window` too, or use another";
+            return Err(ApiError::field("recipe", message));
+        }
         Ok(request)
     }
 
@@ -277,6 +288,7 @@ mod tests {
             (r#"{"unmask": "best"}"#, "unmask", "threshold"),
             (r#"{"temperature": -1}"#, "temperature", "0 or more"),
             (r#"{"recipe": "quick"}"#, "recipe", "fast"),
+            (r#"{"recipe": "auto"}"#, "recipe", "window"),
         ] {
             let error = settings(body).expect_err(body).body().error;
             assert_eq!(error.param.as_deref(), Some(param), "{body}: {}", error.message);

@@ -227,7 +227,10 @@ pub(crate) async fn denoise(
     })))
 }
 
-fn prepare(app: &App, body: &[u8]) -> Result<(Asked, Option<Vec<Range<usize>>>), ApiError> {
+/// Where the blanks of a text are.
+type Blanks = Vec<Range<usize>>;
+
+fn prepare(app: &App, body: &[u8]) -> Result<(Asked, Option<Blanks>), ApiError> {
     let mut fields = Fields::read(body)?;
     let (given_eos, given_length) = (fields.has("eos"), fields.has("max_tokens"));
     let request = fields.settings(app.options.limits.max_tokens)?;
@@ -267,7 +270,7 @@ fn with_blanks(
     text: &str,
     request: Request,
     given_eos: bool,
-) -> Result<(Canvas, Request, Vec<Range<usize>>), ApiError> {
+) -> Result<(Canvas, Request, Blanks), ApiError> {
     let file = app.runner.file();
     let marked = Marked::new(text)?;
     let most = app.options.limits.max_tokens.min(file.spec().context);
@@ -317,7 +320,7 @@ fn shown(tokenizer: &Tokenizer, token: u32) -> (String, bool) {
 struct Stream {
     app: Arc<App>,
     running: Running,
-    blanks: Option<Vec<Range<usize>>>,
+    blanks: Option<Blanks>,
     ready: VecDeque<SseEvent>,
     text: String,
     begun: Instant,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use demask::diffusion::RECIPES;
-use demask::{CachePolicy, UnmaskRule};
+use demask::diffusion::recipe::RecipeRow;
+use demask::{CachePolicy, Request, UnmaskRule};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -54,13 +55,17 @@ pub(crate) struct NamedRecipe {
     settings: String,
 }
 
+fn is_offered(row: &RecipeRow) -> bool {
+    !Request { recipe: row.recipe, ..Request::default() }.is_untuned()
+}
+
 /// What is served and which settings it takes
 #[utoipa::path(get, path = "/api/models", tag = "demask", responses((status = 200, body = Models)))]
 pub(crate) async fn models(State(app): State<Arc<App>>) -> Json<Models> {
     let spec = app.runner.file().spec();
     let reference = spec.family.default_rule();
     let others = UnmaskRule::ALL.into_iter().filter(|rule| *rule != reference && rule.runs_on(spec.family));
-    let recipe = |row: &demask::diffusion::recipe::RecipeRow| NamedRecipe {
+    let recipe = |row: &RecipeRow| NamedRecipe {
         name: row.name,
         description: row.description,
         settings: crate::failure::as_fields(&row.flags()),
@@ -77,7 +82,8 @@ pub(crate) async fn models(State(app): State<Arc<App>>) -> Json<Models> {
             context: spec.context,
             max_tokens: app.options.limits.max_tokens.min(spec.context),
             blank: demask::blanks::DEFAULT,
-            recipes: RECIPES.iter().map(recipe).collect(),
+            // Those that need nothing beside their name.
+            recipes: RECIPES.iter().filter(|row| is_offered(row)).map(recipe).collect(),
             unmaskers: std::iter::once(reference).chain(others).map(UnmaskRule::name).collect(),
             caches: CachePolicy::ALL.map(CachePolicy::name).to_vec(),
             settings: fields::schemas(),

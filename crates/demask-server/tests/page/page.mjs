@@ -44,6 +44,11 @@ async function open(options = {}) {
 const picture = async (page, name) => { if (folder) await page.screenshot({ path: `${folder}/${name}.png`, optimizeForSpeed: false }); };
 const count = (page, selector) => page.$$eval(selector, (all) => all.length);
 const say = async (page, text) => { await page.type("#prompt", text); await page.keyboard.press("Enter"); };
+/** Closes a dialog as a keyboard does. */
+const leave = async (page, dialog) => {
+  await page.keyboard.press("Escape");
+  await page.waitForFunction((id) => !document.querySelector(id).open, {}, dialog);
+};
 const settled = (page, answers) => page.waitForFunction(
   (wanted) => document.querySelectorAll(".answer:not(.running)").length === wanted, {}, answers);
 
@@ -56,15 +61,13 @@ assert.ok(weight > 10_000 && weight < 150_000, `${weight} bytes`);
 await picture(page, "start-dark");
 
 // A prompt: cells fill while the run goes on.
+// Every change of the document counts as a moment: how often a busy machine paints is another matter.
 const watched = page.evaluate(() => new Promise((done) => {
   const seen = new Set();
-  const look = () => {
-    const all = document.querySelectorAll(".cell.open").length;
-    const decided = document.querySelectorAll(".cell.done:not(.open)").length;
-    if (all + decided > 0) seen.add(decided);
-    if (document.querySelector(".answer:not(.running)")) done([...seen]); else requestAnimationFrame(look);
-  };
-  look();
+  new MutationObserver((_, observer) => {
+    seen.add(document.querySelectorAll(".cell.done:not(.open)").length);
+    if (document.querySelector(".answer:not(.running)")) { observer.disconnect(); done([...seen]); }
+  }).observe(document.querySelector("#turns"), { subtree: true, childList: true, attributes: true });
 }));
 await say(page, "List the planets separated by commas.");
 await page.waitForFunction(() => document.querySelectorAll(".cell.done:not(.open)").length > 8);
@@ -90,7 +93,9 @@ assert.equal(await count(page, ".cell.done:not(.open)"), 0, "at the start nothin
 await moveTo(Math.floor(steps / 2));
 const half = await count(page, ".cell.done:not(.open)");
 assert.ok(half > 0 && await count(page, ".cell.open") > 0);
+await moveTo(Math.floor(steps * 0.8));
 await picture(page, "replay-dark");
+await moveTo(Math.floor(steps / 2));
 await page.evaluate(() => document.activeElement.blur());
 await page.keyboard.press("ArrowRight");
 assert.equal(Number(await page.$eval(".replay input", (input) => input.value)), Math.floor(steps / 2) + 1);
@@ -121,7 +126,7 @@ await page.click("#open-settings");
 await page.waitForSelector("#settings[open]");
 await picture(page, "settings-dark");
 await page.$eval("#set-steps", (input) => { input.value = "1"; input.dispatchEvent(new Event("change")); });
-await page.keyboard.press("Escape");
+await leave(page, "#settings");
 await page.select("#recipe", "exact");
 await say(page, "Count from 1 to 10.");
 await page.waitForSelector(".trouble");
@@ -131,13 +136,14 @@ complaints.splice(0, complaints.length, ...complaints.filter((line) => !line.inc
 assert.ok(refusals.length <= 1, "one request was refused, on purpose");
 await page.click("#open-settings");
 await page.click("#reset");
-await page.keyboard.press("Escape");
+await leave(page, "#settings");
 
 // Keys: everything can be reached without a mouse.
 await page.evaluate(() => document.activeElement.blur());
 await page.keyboard.press("?");
 await page.waitForSelector("#help[open]");
-await page.keyboard.press("Escape");
+await leave(page, "#help");
+await page.evaluate(() => document.activeElement.blur());
 await page.keyboard.press("t");
 assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "light");
 await page.keyboard.press("t");

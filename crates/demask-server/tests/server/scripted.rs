@@ -180,7 +180,8 @@ impl MaskPredictor for Predictor {
         out.statistics.clear();
         out.logits.clear();
         for &row in plan.wanted {
-            let at = row as usize - self.from;
+            // With `full_logits` the rows of the prompt are wanted too.
+            let at = (row as usize).saturating_sub(self.from);
             let token = self.says.get(at).copied().unwrap_or(self.end);
             let probability = 0.99 / (1.0 + at as f64);
             match plan.output {
