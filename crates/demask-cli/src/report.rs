@@ -104,6 +104,9 @@ pub(crate) struct RunReport {
     step_ms: Vec<f64>,
     /// The most memory that the process used; null where the system doesn't say.
     peak_rss_bytes: Option<u64>,
+    /// The most GPU memory that was held; left out without a GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peak_gpu_bytes: Option<u64>,
     /// `stop`: an end token ends the answer; `length`: the canvas is full; `interrupted`.
     finish: &'static str,
     /// Whether the run ended before its last step because the answer was final.
@@ -270,7 +273,6 @@ impl RunReport {
     ) -> RunReport {
         let (canvas, statistics) = (&generation.canvas, &generation.statistics);
         let visible = written.tokens.len();
-        let Device::Cpu(cpu) = device;
         let seconds = timings.generate.as_secs_f64();
         let step_ms: Vec<f64> = timings.steps.iter().map(|step| rounded(step.as_secs_f64() * 1e3, 3)).collect();
         let per_visible = |value: f64| (visible > 0).then_some(value);
@@ -279,8 +281,8 @@ impl RunReport {
             model: model.spec().name.clone(),
             architecture: model.spec().architecture,
             quantisation: quantisation(model.gguf()),
-            device: device.describe(),
-            threads: cpu.threads(),
+            device: model.place().to_owned(),
+            threads: device.processor().threads(),
             seed: request.seed,
             request: RequestReport::new(model.spec(), request, settings),
             auto: timings.auto.clone(),
@@ -304,6 +306,7 @@ impl RunReport {
             split_ms_per_step: SplitReport::new(timings),
             step_ms,
             peak_rss_bytes: peak_rss(),
+            peak_gpu_bytes: model.peak_gpu_bytes(),
             finish: match generation.finish {
                 Finish::Interrupted => "interrupted",
                 _ if written.ended => "stop",
@@ -363,6 +366,9 @@ impl RunReport {
         row("rows per token (R)", optional(self.rows_per_visible_token, ""));
         let mib = self.peak_rss_bytes.map(|bytes| rounded(bytes as f64 / f64::from(1 << 20), 1));
         row("peak memory", optional(mib, " MiB"));
+        if let Some(bytes) = self.peak_gpu_bytes {
+            row("peak GPU memory", format!("{} MiB", rounded(bytes as f64 / f64::from(1 << 20), 1)));
+        }
         row("finish", format!("{}{}", self.finish, if self.stopped_early { " (before the last step)" } else { "" }));
     }
 

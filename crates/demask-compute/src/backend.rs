@@ -99,6 +99,14 @@ pub trait Backend: Send + Sync {
     /// Keys and values of all layers, by canvas position.
     type Kv: Send;
 
+    /// Says which tensor the next upload is, for backends that put different layers in different places.
+    fn place(&self, _tensor: &str) {}
+    /// What went wrong in this thread's operations since it last asked. Operations themselves don't fail: after a fault
+    /// they do nothing, and what they should have written means nothing.
+    fn status(&self) -> Result<(), ComputeError> {
+        Ok(())
+    }
+
     /// Packs a weight matrix.
     fn matrix(&self, weights: &Weights) -> Result<Self::Matrix, ComputeError>;
     /// Uploads a vector.

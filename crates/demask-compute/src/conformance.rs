@@ -12,6 +12,18 @@ use crate::weights::{SharedBytes, Weights};
 /// Row counts that cases run with: tails of every tile height, and more than one tile.
 pub const ROW_COUNTS: [usize; 9] = [1, 3, 7, 8, 16, 17, 33, 148, 255];
 
+/// What the cases of a backend go by.
+#[derive(Clone, Copy, Debug)]
+pub struct Suite {
+    /// Row counts.
+    pub rows: &'static [usize],
+    /// Whether attention rounds queries, keys, values and weights to f16.
+    pub half_attention: bool,
+}
+
+/// All row counts, attention in f32.
+pub const FULL: Suite = Suite { rows: &ROW_COUNTS, half_attention: false };
+
 /// One case.
 pub struct Case<B> {
     /// What is tested, for messages.
@@ -25,20 +37,25 @@ type Run<B> = Box<dyn Fn(&B) -> Result<(), String>>;
 
 /// Every case.
 pub fn cases<B: Backend + 'static>() -> Vec<Case<B>> {
+    cases_of(FULL)
+}
+
+/// Every case of a suite.
+pub fn cases_of<B: Backend + 'static>(suite: Suite) -> Vec<Case<B>> {
     let mut cases: Vec<Case<B>> = Vec::new();
     let mut add = |name: String, run: Run<B>| {
         cases.push(Case { name, run });
     };
     for quant in QUANT_TYPES {
         let ty = quant.ty;
-        for rows in ROW_COUNTS {
+        for &rows in suite.rows {
             add(format!("linear {} x {rows} rows", quant.name), Box::new(move |b| linear(b, ty, rows)));
         }
         add(format!("embed {}", quant.name), Box::new(move |b| embed(b, ty)));
         add(format!("logits and statistics {}", quant.name), Box::new(move |b| head(b, ty)));
     }
     add("linear, K of several panels".into(), Box::new(deep));
-    for rows in ROW_COUNTS {
+    for &rows in suite.rows {
         for width in [64, 96] {
             add(format!("rms_norm [{rows}, {width}]"), Box::new(move |b| rms_norm(b, rows, width)));
             add(format!("silu_mul [{rows}, {width}]"), Box::new(move |b| silu_mul(b, rows, width)));
@@ -60,10 +77,11 @@ pub fn cases<B: Backend + 'static>() -> Vec<Case<B>> {
         add(
             format!("attention {rows} rows, {len} positions, {heads}/{kv_heads} heads of {dim}"),
             Box::new(move |b| {
-                attention(b, rows, Visibility::Bidirectional { len }, heads, kv_heads, dim)?;
+                let attention = |b: &B, visible| attention(b, suite, rows, visible, heads, kv_heads, dim);
+                attention(b, Visibility::Bidirectional { len })?;
                 // A shadow row that sees nothing at all doesn't exist.
                 let shadow = Visibility::Shadow { len, first: len / 3 };
-                if len > 1 { attention(b, rows, shadow, heads, kv_heads, dim) } else { Ok(()) }
+                if len > 1 { attention(b, shadow) } else { Ok(()) }
             }),
         );
     }
@@ -157,6 +175,9 @@ fn f32_weights(values: &[f32], cols: usize) -> Weights {
         bytes: SharedBytes::new(values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>()),
     }
 }
+
+/// The greatest relative error of rounding to f16.
+const HALF_STEP: f64 = 1.0 / 2048.0;
 
 fn decoded(weights: &Weights) -> Vec<f32> {
     let mut out = vec![0.0; weights.rows * weights.cols];
@@ -376,6 +397,7 @@ fn rope<B: Backend>(backend: &B, style: RopeStyle, rows: usize) -> Result<(), St
 
 fn attention<B: Backend>(
     backend: &B,
+    suite: Suite,
     rows: usize,
     visible: Visibility,
     heads: usize,
@@ -432,7 +454,16 @@ fn attention<B: Backend>(
             let weights: Vec<f64> = scores.iter().map(|s| (s - greatest).exp()).collect();
             let total: f64 = weights.iter().sum();
             // Scores of this size carry f32 errors of about 1e-5, and so do the weights.
-            let slack = 2e-6 * (10.0 + greatest.abs());
+            let mut slack = 2e-6 * (10.0 + greatest.abs());
+            if suite.half_attention {
+                // A product of two f16 is off by up to 2^-10, one way or the other; four standard deviations of their
+                // sum shift a score, and two scores a weight. Weights and values are rounded once each.
+                let spread = (0..len).map(|p| {
+                    (0..dim).map(|i| (f64::from(q[r * width + head * dim + i]) * at(&k, p, i)).powi(2)).sum::<f64>()
+                });
+                let spread = spread.fold(0.0, f64::max).sqrt();
+                slack += 8.0 * HALF_STEP * spread / (dim as f64).sqrt() + 3.0 * HALF_STEP;
+            }
             wanted.extend((0..dim).map(|i| {
                 let part = |p: usize| weights[p] / total * at(&v, p, i);
                 let magnitude: f64 = (0..len).map(|p| part(p).abs()).sum();
@@ -440,7 +471,8 @@ fn attention<B: Backend>(
             }));
         }
     }
-    compare("attention", &found, &wanted)
+    compare("attention", &found, &wanted)?;
+    compare_rms(&found, &wanted, if suite.half_attention { 1e-2 } else { 1e-5 })
 }
 
 fn select<B: Backend>(backend: &B) -> Result<(), String> {

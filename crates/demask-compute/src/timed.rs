@@ -107,6 +107,14 @@ impl<B: Backend> Backend for Timed<B> {
     type Operand = B::Operand;
     type Kv = B::Kv;
 
+    fn place(&self, tensor: &str) {
+        self.inner.place(tensor);
+    }
+
+    fn status(&self) -> Result<(), ComputeError> {
+        self.inner.status()
+    }
+
     fn matrix(&self, weights: &Weights) -> Result<B::Matrix, ComputeError> {
         self.inner.matrix(weights)
     }

@@ -99,4 +99,6 @@ pub enum ComputeError {
     UnknownIsa { name: String, available: String },
     #[error("cannot start {threads} worker threads: {source}")]
     Threads { threads: usize, source: std::io::Error },
+    #[error("{what}")]
+    Device { what: String, hint: String },
 }

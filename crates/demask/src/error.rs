@@ -31,6 +31,8 @@ pub enum Error {
     Vocabulary { file: String, tokens: usize, vocab: usize },
     #[error("cannot load {file}: it needs {:.1} GB of memory and {:.1} GB are available", gigabytes(*needed), gigabytes(*available))]
     Memory { file: String, needed: u64, available: u64 },
+    #[error("cannot load {file} on {device}: {layers} layer{} of it need{} {:.1} GB there and {:.1} GB are free", if *layers == 1 { "" } else { "s" }, if *layers == 1 { "s" } else { "" }, gigabytes(*needed), gigabytes(*free))]
+    GpuMemory { file: String, device: String, layers: usize, needed: u64, free: u64, fitting: usize },
     #[error(
         "the model needs a mask token: `tokenizer.ggml.mask_token_id` is missing and {architecture}'s own is outside this vocabulary of {vocab}"
     )]
@@ -52,6 +54,7 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::Gguf(error) => error.hint(),
+            Error::Compute(demask_compute::ComputeError::Device { hint, .. }) => Some(hint.clone()),
             Error::Text(error) => error.hint().map(str::to_owned),
             Error::Context { prompt, limit, .. } if prompt < limit => {
                 Some(format!("use `--max-tokens {}` or less, or a shorter prompt", limit - prompt))
@@ -64,6 +67,10 @@ impl Error {
                 "a quantisation of {:.0} % of this file's size would fit; or free some memory",
                 (*available as f64 / *needed as f64 * 100.0).floor()
             )),
+            Error::GpuMemory { fitting: 0, .. } => Some("use `--device cpu`".to_owned()),
+            Error::GpuMemory { fitting, .. } => {
+                Some(format!("`--gpu-layers {fitting}` would fit; or use `--device cpu`"))
+            }
             Error::NotFinite { .. } => {
                 Some("the file may be damaged; `demask inspect FILE` shows what it holds".to_owned())
             }

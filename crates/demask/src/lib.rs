@@ -32,6 +32,7 @@ mod device;
 pub mod diffusion;
 mod error;
 pub mod model;
+mod placement;
 pub mod text;
 mod weights;
 
@@ -48,6 +49,7 @@ pub use diffusion::{
 };
 pub use error::Error;
 pub use model::{MaskPredictor, ModelSpec};
+pub use placement::GpuLayers;
 pub use text::{ChatTemplate, Message, Role, Tokenizer};
 
 use diffusion::guidance::Guided;
@@ -116,11 +118,10 @@ impl ModelFile {
     /// Loads the weights; `progress` is told the bytes done and the bytes in all.
     ///
     /// # Errors
-    /// A missing, misshapen or unsupported tensor; [`Error::Memory`] if the device can't hold the weights.
+    /// A missing, misshapen or unsupported tensor; [`Error::Memory`] or [`Error::GpuMemory`] if the device can't hold the
+    /// weights; a fault of the device.
     pub fn load(self, device: &Device, progress: &mut dyn FnMut(u64, u64)) -> Result<Model, Error> {
-        self.check_memory(device)?;
-        let new_predictor = device.load(&self.gguf, self.spec.clone(), progress)?;
-        Ok(Model { file: self, new_predictor })
+        Ok(self.load_on(device, None, progress)?.0)
     }
 
     /// The same, and a stopwatch that tells where the time of its forward passes goes, by `clock`: the library has none.
@@ -131,24 +132,25 @@ impl ModelFile {
         clock: Clock,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(Model, Option<Arc<Stopwatch>>), Error> {
-        self.check_memory(device)?;
-        let (new_predictor, stopwatch) = device.load_timed(&self.gguf, self.spec.clone(), clock, progress)?;
-        Ok((Model { file: self, new_predictor }, stopwatch))
+        self.load_on(device, Some(clock), progress)
     }
 
-    fn check_memory(&self, device: &Device) -> Result<(), Error> {
-        let needed = self.memory_needed();
-        match device.memory_available().filter(|&available| available < needed) {
-            Some(available) => Err(Error::Memory { file: self.gguf.name().to_owned(), needed, available }),
-            None => Ok(()),
-        }
+    fn load_on(
+        self,
+        device: &Device,
+        clock: Option<Clock>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(Model, Option<Arc<Stopwatch>>), Error> {
+        let mut placed = device.load(&self.gguf, self.spec.clone(), self.memory_needed(), clock, progress)?;
+        let stopwatch = placed.stopwatch.take();
+        Ok((Model { file: self, placed }, stopwatch))
     }
 }
 
 /// A model that is ready to run. Runs on several threads share its weights.
 pub struct Model {
     file: ModelFile,
-    new_predictor: model::NewPredictor,
+    placed: device::Placed,
 }
 
 impl std::ops::Deref for Model {
@@ -160,6 +162,22 @@ impl std::ops::Deref for Model {
 }
 
 impl Model {
+    /// Where it runs, in words.
+    pub fn place(&self) -> &str {
+        &self.placed.place
+    }
+
+    /// What was chosen for a user who didn't choose, or how much of the model a GPU has room for; nothing when all is as
+    /// asked.
+    pub fn placement_note(&self) -> Option<&str> {
+        self.placed.note.as_deref()
+    }
+
+    /// Bytes of GPU memory held at most so far; nothing without a GPU.
+    pub fn peak_gpu_bytes(&self) -> Option<u64> {
+        self.placed.gpu.as_ref().map(|gpu| gpu.usage().1)
+    }
+
     /// Answers a prompt: `request.max_tokens` open positions behind it are decided. `observer` sees every step and the
     /// canvas after it, and may stop the run.
     pub fn generate(
@@ -184,7 +202,7 @@ impl Model {
     /// [`Request::tuned`].
     pub fn curve(&self, positions: usize, now: &mut dyn FnMut() -> f64) -> Result<Curve, Error> {
         let rows = Curve::rows_for(positions, self.spec.context);
-        Curve::measure(&rows, &mut |positions| (self.new_predictor)(positions), now)
+        Curve::measure(&rows, &mut |positions| (self.placed.new_predictor)(positions), now)
     }
 
     /// The predictor for a canvas, with guidance if `cfg_scale` is above 0.
@@ -194,7 +212,7 @@ impl Model {
 
     /// The same, with room for a shadow of so many positions.
     fn predictor_with(&self, canvas: &Canvas, cfg_scale: f64, shadow: usize) -> Box<dyn MaskPredictor> {
-        let predictor = || (self.new_predictor)(canvas.len() + shadow);
+        let predictor = || (self.placed.new_predictor)(canvas.len() + shadow);
         if cfg_scale == 0.0 {
             return predictor();
         }

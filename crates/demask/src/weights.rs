@@ -60,7 +60,11 @@ impl<'a, B: Backend> WeightSource<'a, B> {
     ) -> Result<B::Matrix, Error> {
         match self.gguf.tensor(name) {
             Some(_) => self.matrix(name, rows, cols),
-            None => Ok(self.backend.matrix(&self.weights(tied, &[cols, rows])?)?),
+            None => {
+                let weights = self.weights(tied, &[cols, rows])?;
+                self.backend.place(name);
+                Ok(self.backend.matrix(&weights)?)
+            }
         }
     }
 
@@ -87,6 +91,7 @@ impl<'a, B: Backend> WeightSource<'a, B> {
 
     /// The bytes of a tensor, its shape checked against `dims` (ggml's order: row length first).
     fn weights(&self, name: &str, dims: &[usize]) -> Result<Weights, Error> {
+        self.backend.place(name);
         let info = tensor(self.gguf, name)?;
         let found: Vec<usize> = info.dims.iter().map(|&d| usize::try_from(d).unwrap_or(usize::MAX)).collect();
         // Trailing dimensions of 1 say nothing.

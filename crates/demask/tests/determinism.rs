@@ -4,14 +4,13 @@
 mod golden;
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use demask::{Device, ModelFile, Request, StepReport};
 use demask_compute::Cpu;
 use demask_compute::cpu::{CpuOptions, kernels};
 
 fn trace(file: &str, options: &CpuOptions, request: &Request) -> Vec<StepReport> {
-    let device = Device::Cpu(Arc::new(Cpu::new(options).unwrap()));
+    let device = Device::on_cpu(Cpu::new(options).unwrap());
     let model = ModelFile::open(golden::fixture(file)).unwrap().load(&device, &mut |_, _| {}).unwrap();
     let prompt = model.tokenizer().encode_prompt_raw("the same text every time");
     let mut steps = Vec::new();

@@ -10,14 +10,15 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use demask::Device;
+use demask::{Device, GpuLayers};
 use demask_gguf::Gguf;
 
 pub(crate) use hub::{DoctorArgs, ListArgs, PullArgs, QuantizeArgs, RmArgs, SetupArgs};
 pub(crate) use serve::{Log, ServeArgs};
 pub(crate) use settings::{RecipeArgs, RecipeChoice, SettingsArgs, list_recipes};
-use values::{count, device, positive, range, recipe, shape, threads};
+use values::{DeviceChoice, count, device, gpu_layers, positive, range, recipe, shape, threads};
 
+use crate::failure::Misuse;
 use crate::model_ref::{Consent, ModelRef};
 use crate::output;
 
@@ -253,9 +254,12 @@ impl ModelArgs {
 #[derive(Args)]
 #[command(next_help_heading = "Device")]
 pub(crate) struct DeviceArgs {
-    /// Where the model runs: `cpu`, or `auto` to choose
+    /// Where the model runs: `cpu`, `gpu` or `gpu:N`, or `auto` to choose
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
-    device: String,
+    device: DeviceChoice,
+    /// Layers on the GPU, the rest on the CPU; `auto` puts there what fits
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = gpu_layers)]
+    gpu_layers: GpuLayers,
     /// Threads [default: the physical cores this process may use]
     #[arg(short, long, value_name = "N", value_parser = threads, allow_negative_numbers = true)]
     threads: Option<usize>,
@@ -263,7 +267,7 @@ pub(crate) struct DeviceArgs {
 
 impl DeviceArgs {
     /// Makes the device ready.
-    pub(crate) fn open(&self) -> Result<Device, demask::Error> {
+    pub(crate) fn open(&self) -> anyhow::Result<Device> {
         let logical = std::thread::available_parallelism().map_or(1, usize::from);
         if let Some(threads) = self.threads.filter(|&threads| threads > logical) {
             output::line(
@@ -271,7 +275,15 @@ impl DeviceArgs {
                 &format!("{threads} threads share {logical} cores; more threads than cores are slower"),
             );
         }
-        Device::cpu(self.threads)
+        match self.device {
+            DeviceChoice::Auto => Ok(Device::auto(self.gpu_layers, self.threads)?),
+            DeviceChoice::Gpu(index) => Ok(Device::gpu(index, self.gpu_layers, self.threads)?),
+            DeviceChoice::Cpu if self.gpu_layers != GpuLayers::Auto => {
+                Err(Misuse::new("`--gpu-layers` and `--device cpu` contradict each other", "leave one of them out")
+                    .into())
+            }
+            DeviceChoice::Cpu => Ok(Device::cpu(self.threads)?),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! How the values of options are read, and what is said about those that can't be.
 
 use demask::diffusion::RECIPES;
-use demask::{CachePolicy, UnmaskRule};
+use demask::{CachePolicy, GpuLayers, UnmaskRule};
 
 use super::settings::RecipeChoice;
 
@@ -60,11 +60,36 @@ pub(super) fn token_range(text: &str) -> Result<(u32, u32), String> {
     }
 }
 
-pub(super) fn device(text: &str) -> Result<String, String> {
+/// Where a model runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DeviceChoice {
+    Auto,
+    Cpu,
+    Gpu(usize),
+}
+
+pub(super) fn device(text: &str) -> Result<DeviceChoice, String> {
     match text {
-        "auto" | "cpu" => Ok(text.to_owned()),
-        _ if text == "gpu" || text.starts_with("gpu:") => Err("this build runs on the CPU only (cpu, auto)".to_owned()),
-        _ => Err("it must be cpu or auto".to_owned()),
+        "auto" => Ok(DeviceChoice::Auto),
+        "cpu" => Ok(DeviceChoice::Cpu),
+        "gpu" => Ok(DeviceChoice::Gpu(0)),
+        _ => text
+            .strip_prefix("gpu:")
+            .and_then(|number| number.parse().ok())
+            .map(DeviceChoice::Gpu)
+            .ok_or_else(|| "it must be auto, cpu, gpu, or gpu:N with the number of a GPU".to_owned()),
+    }
+}
+
+pub(super) fn gpu_layers(text: &str) -> Result<GpuLayers, String> {
+    match text {
+        "auto" => Ok(GpuLayers::Auto),
+        _ => text
+            .parse()
+            .ok()
+            .filter(|&count| count > 0)
+            .map(GpuLayers::Count)
+            .ok_or_else(|| "it must be auto or a number over 0 (none: `--device cpu`)".to_owned()),
     }
 }
 

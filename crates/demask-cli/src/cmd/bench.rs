@@ -86,7 +86,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         return Err(Misuse::new(message, format!("use row counts up to {context}")).into());
     }
     let device = args.device.open()?;
-    let Device::Cpu(cpu) = &device;
+    let cpu = device.processor();
     let mut report = Report {
         version: env!("CARGO_PKG_VERSION"),
         threads: cpu.threads(),

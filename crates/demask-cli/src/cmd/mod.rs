@@ -43,7 +43,18 @@ fn read_model(gguf: Gguf) -> Result<ModelFile> {
 fn load_model(file: ModelFile, device: &Device) -> Result<Model> {
     let name = file.gguf().name().to_owned();
     let mut progress = Progress::new();
-    file.load(device, &mut |done, all| progress.update(done, all)).map_err(|error| name_file(error.into(), &name))
+    let model = file.load(device, &mut |done, all| progress.update(done, all));
+    let model = model.map_err(|error| name_file(error.into(), &name))?;
+    drop(progress);
+    tell_place(&model);
+    Ok(model)
+}
+
+/// Says where a model went, if that wasn't the user's own choice.
+fn tell_place(model: &Model) {
+    if let Some(note) = model.placement_note() {
+        output::line("note", note);
+    }
 }
 
 /// The same, with a stopwatch over its forward passes.
@@ -54,8 +65,11 @@ fn load_timed_model(file: ModelFile, device: &Device) -> Result<(Model, Option<A
     }
     let name = file.gguf().name().to_owned();
     let mut progress = Progress::new();
-    file.load_timed(device, clock, &mut |done, all| progress.update(done, all))
-        .map_err(|error| name_file(error.into(), &name))
+    let loaded = file.load_timed(device, clock, &mut |done, all| progress.update(done, all));
+    let loaded = loaded.map_err(|error| name_file(error.into(), &name))?;
+    drop(progress);
+    tell_place(&loaded.0);
+    Ok(loaded)
 }
 
 /// A message about a model names its file; one about a prompt doesn't.

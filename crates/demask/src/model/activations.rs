@@ -3,6 +3,7 @@
 use demask_compute::{Backend, RopeSpec};
 
 use super::{FaultWatch, ModelSpec, Output, Plan, Prediction};
+use crate::error::Error;
 
 /// Buffers for a canvas, allocated once. Row counts follow the plan.
 pub(super) struct Activations<B: Backend> {
@@ -98,8 +99,14 @@ impl<B: Backend> Activations<B> {
 }
 
 impl Prediction {
-    /// Scores the wanted rows: x `[W, D]`, head `[V, D]`.
-    pub(super) fn score<B: Backend>(&mut self, b: &B, x: &B::Operand, head: &B::Matrix, plan: &Plan<'_>) {
+    /// Scores the wanted rows: x `[W, D]`, head `[V, D]`. Here a fault of the device comes to light.
+    pub(super) fn score<B: Backend>(
+        &mut self,
+        b: &B,
+        x: &B::Operand,
+        head: &B::Matrix,
+        plan: &Plan<'_>,
+    ) -> Result<(), Error> {
         self.rows.clear();
         self.rows.extend_from_slice(plan.wanted);
         self.statistics.clear();
@@ -108,5 +115,6 @@ impl Prediction {
             Output::Statistics { excluded } => b.row_statistics(x, head, excluded, &mut self.statistics),
             Output::Logits => b.logits(x, head, &mut self.logits),
         }
+        Ok(b.status()?)
     }
 }

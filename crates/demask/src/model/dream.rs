@@ -86,13 +86,12 @@ impl<B: Backend> MaskPredictor for Forward<B> {
         }
         a.watch(b, layers.len());
         b.rms_norm(&a.x, output_norm, eps, &mut a.normed); // [W, D]
-        out.score(b, &a.normed, output, plan); // [W, V], as statistics or logits
-        Ok(())
+        out.score(b, &a.normed, output, plan) // [W, V], as statistics or logits
     }
 
     fn row_values(&self, out: &mut Vec<f32>) -> Result<(), Error> {
         *out = self.model.backend.read(&self.activations.v); // [R, G*K] of the last layer
-        Ok(())
+        Ok(self.model.backend.status()?)
     }
 
     fn fault_watch(&mut self) -> Option<&mut FaultWatch> {

@@ -55,21 +55,19 @@ impl<B: Backend> MaskPredictor for Forward<B> {
 
     fn predict(&mut self, tokens: &[u32], plan: &Plan<'_>, out: &mut Prediction) -> Result<(), Error> {
         self.activations.begin(tokens, plan);
-        self.run(Visibility::Bidirectional { len: tokens.len() }, plan, out);
-        Ok(())
+        self.run(Visibility::Bidirectional { len: tokens.len() }, plan, out)
     }
 
     fn predict_shadow(&mut self, tokens: &[u32], rows: &[u32], out: &mut Prediction) -> Result<(), Error> {
         let (len, first) = (tokens.len(), rows.first().map_or(0, |&row| row as usize));
         let plan = Plan { rows, wanted: rows, output: Output::Logits };
         self.activations.begin_shadow(self.model.spec.mask_token, len, &plan);
-        self.run(Visibility::Shadow { len: len + rows.len(), first }, &plan, out);
-        Ok(())
+        self.run(Visibility::Shadow { len: len + rows.len(), first }, &plan, out)
     }
 
     fn row_values(&self, out: &mut Vec<f32>) -> Result<(), Error> {
         *out = self.model.backend.read(&self.activations.v); // [R, G*K] of the last layer
-        Ok(())
+        Ok(self.model.backend.status()?)
     }
 
     fn fault_watch(&mut self) -> Option<&mut FaultWatch> {
@@ -78,7 +76,7 @@ impl<B: Backend> MaskPredictor for Forward<B> {
 }
 
 impl<B: Backend> Forward<B> {
-    fn run(&mut self, visible: Visibility, plan: &Plan<'_>, out: &mut Prediction) {
+    fn run(&mut self, visible: Visibility, plan: &Plan<'_>, out: &mut Prediction) -> Result<(), Error> {
         let Llada { spec, backend, token_embd, layers, output_norm, output } = &*self.model;
         let (b, a, eps) = (&**backend, &mut self.activations, spec.norm_eps);
 
@@ -108,6 +106,6 @@ impl<B: Backend> Forward<B> {
         }
         a.watch(b, layers.len());
         b.rms_norm(&a.x, output_norm, eps, &mut a.normed); // [W, D]
-        out.score(b, &a.normed, output, plan); // [W, V], as statistics or logits
+        out.score(b, &a.normed, output, plan) // [W, V], as statistics or logits
     }
 }

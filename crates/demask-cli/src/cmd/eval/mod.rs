@@ -49,7 +49,6 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     let file = read_model(args.model.reference().open()?)?;
     let mut questions = questions(&file, &items, &runs)?;
     let device = args.device.open()?;
-    let Device::Cpu(cpu) = &device;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let heading = Heading {
         kind: "eval".to_owned(),
@@ -62,7 +61,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         },
         data: DataHeading { file: name, items: all, fingerprint },
         device: device.describe(),
-        threads: cpu.threads(),
+        threads: device.processor().threads(),
         runs: headings(&file, &runs, &questions)?,
     };
     let mut results = Results::new(heading, items.len());
