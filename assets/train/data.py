@@ -254,13 +254,7 @@ def word_problems(rng):
     return Sample(template.format(a=a, b=b, **words), f"{equation(sign, a, b)} {items}", (sign, a, b))
 
 
-@task
-def counting(rng):
-    length = rng.randint(2, 10)
-    low = 1 if rng.random() < 0.25 else rng.randrange(0, 100 - length)
-    if low == 1:
-        length = rng.randint(3, 20)
-    high = low + length - 1
+def counted(rng, low, high):
     if rng.random() < 0.4:
         templates = ["Count down from {b} to {a}.", "Count backwards from {b} to {a}.", "Count from {b} to {a}.",
                      "Count from {b} down to {a}."]
@@ -274,6 +268,21 @@ def counting(rng):
         numbers = range(low, high + 1)
         key = ("up", low, high)
     return Sample(rng.choice(templates).format(a=low, b=high), ", ".join(map(str, numbers)), key)
+
+
+@task
+def counting(rng):
+    length = rng.randint(2, 10)
+    low = 1 if rng.random() < 0.25 else rng.randrange(0, 100 - length)
+    if low == 1:
+        length = rng.randint(3, 20)
+    return counted(rng, low, low + length - 1)
+
+
+def carries(rng):
+    """For training only: short counts, most of them across a ten."""
+    low = 10 * rng.randint(1, 9) - rng.randint(0, 5)
+    return counted(rng, low, low + rng.randint(1, 5))
 
 
 @task
@@ -338,20 +347,33 @@ def word_key(word):
     return ALWAYS_TRAINED if word in facts.NOUNS else ("word", word)
 
 
-@task
-def spelling(rng):
-    word = any_word(rng)
+def spelled(rng, word):
     template = rng.choice(["Spell the word {w}.", "Spell {w}.", "How do you spell {w}?", "Spell out {w}.",
                            "Spell the word \"{w}\"."])
     return Sample(template.format(w=word), "-".join(word), word_key(word))
 
 
-@task
-def reversing(rng):
-    word = any_word(rng)
+def reversed_word(rng, word):
     template = rng.choice(["Reverse the word {w}.", "Reverse {w}.", "Spell {w} backwards.", "Write {w} backwards.",
                            "Reverse the word \"{w}\".", "What is {w} spelled backwards?", "Spell the word {w} backwards."])
     return Sample(template.format(w=word), word[::-1], word_key(word), letters=True)
+
+
+@task
+def spelling(rng):
+    return spelled(rng, any_word(rng))
+
+
+@task
+def reversing(rng):
+    return reversed_word(rng, any_word(rng))
+
+
+def letters(rng):
+    """For training only: more invented words, each the start of one word and the end of another."""
+    first, last = rng.sample(facts.SPELLING_WORDS, 2)
+    word = first[: rng.randint(2, 4)] + last[-rng.randint(1, 4) :]
+    return rng.choice([spelled, reversed_word])(rng, word[:6])
 
 
 # Blanks
@@ -418,7 +440,8 @@ def infill(rng):
     return Sample("", before + blank + after, key, pieces=[piece for piece in pieces if piece[0]])
 
 
-GENERATORS = {**TASKS, INFILL: infill}
+TESTED = {**TASKS, INFILL: infill}
+GENERATORS = {**TESTED, "letters": letters, "carries": carries}
 
 
 def draw(rng, name, test=False):

@@ -105,7 +105,7 @@ def main():
     parser.add_argument("--items", type=Path, nargs="*",
                         default=[ASSETS / "heldout.jsonl", ASSETS / "heldout_infill.jsonl", ASSETS / "demo.jsonl"])
     parser.add_argument("--canvas", type=int, default=128, help="open positions")
-    parser.add_argument("--block", type=int, default=32)
+    parser.add_argument("--block", type=int, help="positions per block (default: the model's)")
     parser.add_argument("--per-step", type=int, nargs="*", default=[1, 2, 4], help="tokens decided per step")
     parser.add_argument("--every", type=int, default=1, help="use every Nth item only")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
@@ -114,6 +114,7 @@ def main():
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     model, text = load_gguf(arguments.model)
+    block = arguments.block or model.config.block
 
     table = {}
     for path in arguments.items:
@@ -122,10 +123,10 @@ def main():
         for per_step in arguments.per_step:
             started = time.time()
             if "text" in items[0]:
-                answers = fill_blanks(model, text, [i["text"] for i in items], arguments.block, per_step)
+                answers = fill_blanks(model, text, [i["text"] for i in items], block, per_step)
             else:
                 prompts = [i["prompt"] for i in items]
-                answers = answer_prompts(model, text, prompts, arguments.canvas, arguments.block, per_step)
+                answers = answer_prompts(model, text, prompts, arguments.canvas, block, per_step)
             for item, answer in zip(items, answers):
                 right = answer == item["answer"]
                 for task in (item["task"], "all"):
@@ -135,7 +136,7 @@ def main():
             print(f"{path.stem}, {per_step} per step: {time.time() - started:.0f} s", flush=True)
 
     print(f"\n{'test':16} {'task':14} {'items':>5} " + " ".join(f"{n} per step" for n in arguments.per_step))
-    report = {"model": arguments.model.name, "canvas": arguments.canvas, "block": arguments.block, "accuracy": {}}
+    report = {"model": arguments.model.name, "canvas": arguments.canvas, "block": block, "accuracy": {}}
     for test, rows in table.items():
         for task, results in sorted(rows.items(), key=lambda row: row[0] == "all"):
             accuracy = {n: sum(right) / len(right) for n, right in results.items()}

@@ -16,6 +16,7 @@ from tokenizers import models
 from model import Config, LLaDA
 from tokenizer import BOS, CHAT_TEMPLATE, EOS, EOT, MASK, SPECIAL, Text, untrained
 
+BLOCK_KEY = "diffusion.block_length"  # demask's default for the model; llama.cpp knows no such key and ignores it
 ROTATED = ("attn_q.weight", "attn_k.weight")
 
 
@@ -32,7 +33,7 @@ def add_metadata(writer, config):
     writer.add_name("demask-tiny")
     writer.add_description("A toy masked diffusion language model, trained on generated instructions")
     writer.add_license("MIT OR Apache-2.0")
-    writer.add_size_label("3.4M")
+    writer.add_size_label("4.2M")
     writer.add_file_type(LlamaFileType.MOSTLY_Q8_0)
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     writer.add_context_length(config.context)
@@ -47,6 +48,7 @@ def add_metadata(writer, config):
     writer.add_vocab_size(config.vocab)
     writer.add_causal_attention(False)
     writer.add_diffusion_shift_logits(False)
+    writer.add_uint32(BLOCK_KEY, config.block)
 
 
 def add_tokenizer(writer, tokenizer_file):
@@ -99,7 +101,7 @@ def load_gguf(path):
         vocab=value("llada.vocab_size"), width=value("llada.embedding_length"), layers=value("llada.block_count"),
         heads=value("llada.attention.head_count"), ffn=value("llada.feed_forward_length"),
         context=value("llada.context_length"), rope_base=value("llada.rope.freq_base"),
-        norm_eps=value("llada.attention.layer_norm_rms_epsilon"),
+        norm_eps=value("llada.attention.layer_norm_rms_epsilon"), block=value(BLOCK_KEY),
     )
     weights = {}
     for tensor in reader.tensors:

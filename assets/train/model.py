@@ -21,6 +21,7 @@ class Config:
     context: int = 1024
     rope_base: float = 10000.0
     norm_eps: float = 1e-5
+    block: int = 8  # positions per block that the reference sampler should use
 
     @property
     def head_dim(self):

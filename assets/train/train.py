@@ -33,7 +33,11 @@ WARMUP_STEPS = 60
 REPORT_STEPS = 100
 CHECKPOINT_SECONDS = 150
 ALL_MASKED = 0.1  # extra share of fully masked answers, where decoding starts
-SIDE_WEIGHT = 0.3  # loss weight of end-of-text padding and of the blocks after the current one
+SIDE_WEIGHT = 0.2  # loss weight of end-of-text padding and of the blocks after the current one
+WHOLE = 0.2  # share of the short canvases that are one block
+BLOCKS = [8] * 5 + [16] * 2 + [32] * 2 + [4]  # block lengths of the others, 8 being the model's default
+LAST_BLOCK = 0.15  # extra share of answers' last blocks: an end is harder to see than to go on
+IN_ORDER = 0.5  # share of the blocks whose first tokens are there and whose others are masked: decoding likes to go so
 
 # what can be changed while training runs, by writing RUN_FOLDER/control.json
 CONTROL = {
@@ -50,10 +54,11 @@ CONTROL = {
 # Masked samples
 
 
-def mask_some(rng, positions):
+def mask_some(rng, positions, in_order=False):
     """LLaDA's objective in its low-variance form: the number of masked tokens is uniform, each counts 1 / number."""
     count = len(positions) if rng.random() < ALL_MASKED else rng.randint(1, len(positions))
-    return {position: 1 / count for position in rng.sample(positions, count)}
+    chosen = positions[-count:] if in_order else rng.sample(positions, count)
+    return {position: 1 / count for position in chosen}
 
 
 def mask_chat(rng, text, sample, long_share):
@@ -65,23 +70,26 @@ def mask_chat(rng, text, sample, long_share):
     elif kind < 2 * long_share + 0.2:
         room = 32 * math.ceil(len(answer) / 32)
     else:
-        room = len(answer) + rng.randint(0, 16)  # never a hint at the answer's length
+        room = len(answer) + rng.randint(0, 20)
     total = 4 * math.ceil((len(prompt) + max(room, len(answer))) / 4)
     room = total - len(prompt)
 
-    block = room  # half of the short canvases are one block; the others show what block decoding shows
-    if room > 64 or rng.random() < 0.5:
-        block = rng.choice([32, 32, 32, 32, 16, 64])
-    low = block * rng.randrange(math.ceil(len(answer) / block))
+    block = room
+    if room > 64 or rng.random() >= WHOLE:
+        block = rng.choice(BLOCKS)  # show what block decoding shows
+    blocks = math.ceil(len(answer) / block)
+    last = rng.random() < (LAST_BLOCK if kind > 2 * long_share else 0.5)
+    low = block * (blocks - 1 if last else rng.randrange(blocks))
     high = min(low + block, room)
     equals = text.encode(" =")[0]
     if equals in answer and block >= len(answer) and rng.random() < 0.4:
         low = answer.index(equals) + 1  # the equation is there, its result isn't
 
     start, end = len(prompt), len(prompt) + len(answer)
-    weights = mask_some(rng, range(start + low, min(start + high, end)))
+    in_order = rng.random() < IN_ORDER
+    weights = mask_some(rng, range(start + low, min(start + high, end)), in_order)
     padding = range(max(end, start + low), start + high)
-    padding_masked = rng.choice([0.0, 1.0, rng.random(), rng.random()])
+    padding_masked = 1.0 if in_order else rng.choice([0.0, 1.0, rng.random(), rng.random()])
     side = [position for position in padding if rng.random() < padding_masked] + list(range(start + high, total))
     weights |= {position: SIDE_WEIGHT / len(side) for position in side}
     return prompt + answer + [text.eos] * (total - end), weights
