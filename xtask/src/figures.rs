@@ -157,9 +157,10 @@ fn page_with(page: &str, kept: &Value, name: &str) -> Result<String> {
     let (_, after) = rest.split_once(END).with_context(|| format!("{PAGE} lacks `{END}`"))?;
     let items = &kept["summary"]["items"];
     let mut text = format!(
-        "{items} held-out items, default settings (128 open positions, blocks of 32), {}; `{name}`.\n\n\
+        "{items} held-out items, default settings (128 open positions, blocks of {}), {}; `{name}`.\n\n\
          | recipe | accuracy | difference, points | speed | rows | R | NFE | tokens/s |\n\
          |---|--:|--:|--:|--:|--:|--:|--:|\n",
+        kept["runs"][0]["settings"]["block_length"],
         kept["device"].as_str().unwrap_or_default()
     );
     for row in rows(kept)? {
