@@ -7,6 +7,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
+
 use crate::failure::ApiError;
 use crate::job::{Event, Job, Run, Turn};
 use crate::metrics::Metrics;
@@ -28,6 +30,8 @@ struct State {
 pub(crate) struct Queue {
     state: Mutex<State>,
     wake: Condvar,
+    /// Told once, when the thread has ended.
+    gone: Notify,
     parallel: usize,
     capacity: usize,
     metrics: Arc<Metrics>,
@@ -41,8 +45,8 @@ impl Queue {
         capacity: usize,
         metrics: Arc<Metrics>,
     ) -> std::io::Result<Arc<Queue>> {
-        let (state, wake) = (Mutex::default(), Condvar::new());
-        let queue = Arc::new(Queue { state, wake, parallel: parallel.max(1), capacity, metrics });
+        let (state, wake, gone) = (Mutex::default(), Condvar::new(), Notify::new());
+        let queue = Arc::new(Queue { state, wake, gone, parallel: parallel.max(1), capacity, metrics });
         let thread = Ended(Arc::clone(&queue));
         std::thread::Builder::new().name("engine".to_owned()).spawn(move || thread.0.work(&*runner))?;
         Ok(queue)
@@ -88,6 +92,11 @@ impl Queue {
         self.metrics.waiting.set(0);
         drop(state);
         self.wake.notify_all();
+    }
+
+    /// Waits, after [`Queue::close`], until the last run has ended and been logged.
+    pub(crate) async fn ended(&self) {
+        self.gone.notified().await;
     }
 
     /// Forgets waiting runs whose clients have left, and tells those whose time is over.
@@ -191,5 +200,6 @@ impl Drop for Ended {
         self.0.lock().ended = true;
         self.0.close();
         self.0.metrics.running.set(0);
+        self.0.gone.notify_one();
     }
 }

@@ -134,6 +134,7 @@ impl Server {
         tracing::info!("shutting down: what runs is finished, nothing new is taken");
         self.app.queue.close();
         graceful.shutdown().await;
+        self.app.queue.ended().await;
         tracing::info!("done");
     }
 
