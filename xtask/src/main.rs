@@ -63,8 +63,10 @@ fn ci() -> Result<()> {
     cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
     cargo(&["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")])?;
     cargo(&["test", "--workspace"], &[])?;
-    // The fallback of every machine must give the same answers.
-    cargo(&["test", "--package", "demask-compute", "--package", "demask"], &[("DEMASK_ISA", "scalar")])
+    // The fallback of every machine must give the same answers. The emulated GPU has nothing to do with it and takes minutes.
+    let emulated = ["--skip", "logits_equal_the_oracles_and_the_cpus", "--skip", "generations_equal_the_oracles"];
+    let tests = ["test", "--package", "demask-compute", "--package", "demask", "--"];
+    cargo(&[&tests[..], &emulated].concat(), &[("DEMASK_ISA", "scalar")])
 }
 
 fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<()> {

@@ -74,6 +74,7 @@ fn json_has_every_field_of_the_schema() {
         ("threads", "number"),
         ("seed", "number"),
         ("request", "object"),
+        ("auto", "null"),
         ("prompt_tokens", "number"),
         ("canvas", "number"),
         ("steps", "number"),
@@ -91,6 +92,7 @@ fn json_has_every_field_of_the_schema() {
         ("first_step_s", "number"),
         ("generate_s", "number"),
         ("ms_per_step", "number"),
+        ("split_ms_per_step", "object"),
         ("step_ms", "array"),
         ("peak_rss_bytes", "number"),
         ("finish", "string"),
@@ -120,8 +122,8 @@ fn json_has_every_field_of_the_schema() {
     let request = serde_json::json!({
         "max_tokens": 12, "recipe": "exact", "steps": 9, "block_length": 5, "unmask": "low-confidence", "threshold": none,
         "low": none, "factor": none, "entropy": none, "add": none, "activate": none, "back": none, "cache": "none",
-        "refresh": none, "window": none, "freeze_prompt": false, "dirty_rows": 0, "delay": none, "temperature": 0.5,
-        "top_p": 1.0, "top_k": 0, "alg_temp": 0.0, "eps": 0.001, "cfg_scale": 0.0, "banned": [], "eos": "keep",
+        "refresh": none, "refresh_drift": none, "window": none, "freeze_prompt": false, "dirty_rows": 0, "delay": none, "temperature": 0.5,
+        "top_p": 1.0, "top_k": 0, "alg_temp": 0.0, "eps": 0.001, "cfg_scale": 0.0, "banned": [], "no_repeat": 0, "eos": "keep",
         "full_logits": false,
     });
     assert_eq!(json["request"], request);

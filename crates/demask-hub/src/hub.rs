@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -282,10 +283,16 @@ impl Tries {
     }
 }
 
+/// A name beside `path` that no other process and no other thread of this one writes to.
+pub(crate) fn unfinished(path: &Path) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    path.with_extension(format!("{}-{}.part", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))
+}
+
 /// Writes a small file so that it is there as a whole or not at all.
 fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     fs::create_dir_all(path.parent().expect("it lies in a folder"))?;
-    let temporary = path.with_extension(format!("{}.part", std::process::id()));
+    let temporary = unfinished(path);
     fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path)).inspect_err(|_| {
         let _ = fs::remove_file(&temporary);
     })
