@@ -5,21 +5,47 @@
 //!
 //! ```
 //! use std::ops::ControlFlow;
-//! use demask::{Device, Message, ModelFile, Request, Role};
+//! use demask::{Device, Message, Model, Request, Role};
 //!
 //! # fn main() -> Result<(), demask::Error> {
 //! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/tiny-llada-f32.gguf");
-//! let model = ModelFile::open(path)?.load(&Device::cpu(None)?, &mut |_, _| {})?;
+//! let model = Model::load(path, &Device::cpu(None)?)?;
 //! let prompt = model.chat_prompt(&[Message::new(Role::User, "hi")])?;
 //! let request = Request { max_tokens: 16, ..Request::default() };
-//! let answer = model.generate(&prompt, &request, &mut |step, _canvas| {
-//!     eprintln!("step {}: {} edits", step.step, step.transfer.edits.len());
+//! let answer = model.generate(&prompt, &request, &mut |step, canvas| {
+//!     let open = canvas.open_in(canvas.asked_range()).count();
+//!     eprintln!("step {}: {} edits, {open} positions are open", step.step, step.transfer.edits.len());
 //!     ControlFlow::Continue(())
 //! })?;
 //! println!("{}", model.answer_text(&answer.canvas));
+//! # assert!(answer.statistics.steps > 0);
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # What is where
+//!
+//! | | |
+//! |---|---|
+//! | [`Model`], [`ModelFile`] | a model that runs; a file whose metadata was read (tokenizing and checking need no more) |
+//! | [`Request`], [`Recipe`] | what a generation is asked for, as on the command line |
+//! | [`StepReport`], [`Edit`], [`Canvas`] | what an observer sees |
+//! | [`Generation`] | what comes out: the canvas, sums over the run, why it ended |
+//! | [`text`] | tokenizer, chat templates, text from a stream of tokens |
+//! | [`diffusion`] | the parts of decoding, for programs that advance a run step by step ([`Model::start`]) |
+//! | [`model`] | [`MaskPredictor`], and the architectures that run |
+//!
+//! # Conventions
+//!
+//! Positions count from 0 over the whole canvas, prompt included. Token ids are `u32`. Entropies are in nats, probabilities
+//! in `0..=1`, memory in bytes. Matrices are row-major; shapes in comments name their dimensions as `GLOSSARY.md` does.
+//! The same model, request and seed give the same tokens, on any number of threads and whatever instructions the processor
+//! has.
+//!
+//! Everything that can fail gives an [`Error`], whose message is one line and names the file, tensor or option;
+//! [`Error::hint`] says what helps. Bad files and requests never panic.
+//!
+//! # Inside
 //!
 //! The two halves know little of each other: [`model`] implements [`MaskPredictor`] over a
 //! [`Backend`](demask_compute::Backend) and never names a decoding rule; [`diffusion`] drives it and never names a
@@ -64,12 +90,19 @@ pub struct ModelFile {
 }
 
 impl ModelFile {
-    /// Opens a model file (any part of a split one).
+    /// Opens a model file (any part of a split one). The weights stay on disk.
+    ///
+    /// # Errors
+    /// [`Error::Gguf`] for what can't be read or is no GGUF file, [`Error::Architecture`] for models that demask doesn't run,
+    /// [`Error::Text`] for a tokenizer that it doesn't have.
     pub fn open(path: impl AsRef<Path>) -> Result<ModelFile, Error> {
         ModelFile::from_gguf(Gguf::open(path)?)
     }
 
     /// Takes an open GGUF.
+    ///
+    /// # Errors
+    /// As [`ModelFile::open`].
     pub fn from_gguf(gguf: Gguf) -> Result<ModelFile, Error> {
         let spec = ModelSpec::from_gguf(&gguf)?;
         let tokenizer = Tokenizer::new(&TokenizerConfig::from_gguf(&gguf)?)?;
@@ -96,12 +129,18 @@ impl ModelFile {
     }
 
     /// The file's chat template, or the architecture's built-in one.
+    ///
+    /// # Errors
+    /// [`Error::Text`] for a template that isn't valid Jinja: no other one takes its place.
     pub fn chat_template(&self) -> Result<ChatTemplate, Error> {
         let template = self.gguf.metadata().string("tokenizer.chat_template")?;
         Ok(ChatTemplate::for_model(template, self.spec.architecture)?)
     }
 
-    /// Tokens of a conversation that the model is to answer.
+    /// Tokens of a conversation that the model is to answer. Names of control tokens inside messages are text.
+    ///
+    /// # Errors
+    /// [`Error::Text`] for a template that isn't valid, or that refuses this conversation.
     pub fn chat_prompt(&self, messages: &[Message]) -> Result<Vec<u32>, Error> {
         Ok(self.chat_template()?.encode(&self.tokenizer, messages, true)?)
     }
@@ -162,6 +201,14 @@ impl std::ops::Deref for Model {
 }
 
 impl Model {
+    /// Opens a model file (any part of a split one) and loads its weights.
+    ///
+    /// # Errors
+    /// As [`ModelFile::open`] and [`ModelFile::load`].
+    pub fn load(path: impl AsRef<Path>, device: &Device) -> Result<Model, Error> {
+        ModelFile::open(path)?.load(device, &mut |_, _| {})
+    }
+
     /// Where it runs, in words.
     pub fn place(&self) -> &str {
         &self.placed.place
@@ -180,6 +227,10 @@ impl Model {
 
     /// Answers a prompt: `request.max_tokens` open positions behind it are decided. `observer` sees every step and the
     /// canvas after it, and may stop the run.
+    ///
+    /// # Errors
+    /// [`Error::Context`] if prompt and open positions are more than the model's context, [`Error::Settings`] for a request that
+    /// the model can't take, [`Error::Token`] for an id outside the vocabulary, [`Error::NotFinite`] for a broken model.
     pub fn generate(
         &self,
         prompt: &[u32],
@@ -192,6 +243,9 @@ impl Model {
     }
 
     /// A run over a canvas, to be advanced step by step, and the predictor that goes with it.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] for a request that the model can't take.
     pub fn start(&self, canvas: Canvas, request: &Request) -> Result<(Denoising, Box<dyn MaskPredictor>), Error> {
         let settings = self.settings(&canvas, request)?;
         let predictor = self.predictor_with(&canvas, settings.cfg_scale, settings.shadow_rows(&canvas));
@@ -205,7 +259,11 @@ impl Model {
         Curve::measure(&rows, &mut |positions| (self.placed.new_predictor)(positions), now)
     }
 
-    /// The predictor for a canvas, with guidance if `cfg_scale` is above 0.
+    /// The predictor for a canvas, with guidance if `cfg_scale` is above 0 (Nie et al. 2025, unsupervised classifier-free
+    /// guidance): logits `[rows, V]`, or statistics of them.
+    ///
+    /// # Errors
+    /// None so far.
     pub fn predictor(&self, canvas: &Canvas, cfg_scale: f64) -> Result<Box<dyn MaskPredictor>, Error> {
         Ok(self.predictor_with(canvas, cfg_scale, 0))
     }
@@ -223,6 +281,9 @@ impl Model {
 
 impl ModelFile {
     /// A prompt followed by open positions, checked against vocabulary and context.
+    ///
+    /// # Errors
+    /// [`Error::Context`], [`Error::Token`].
     pub fn canvas(&self, prompt: &[u32], max_tokens: usize) -> Result<Canvas, Error> {
         let limit = self.spec.context;
         if prompt.len().saturating_add(max_tokens) > limit {
@@ -233,6 +294,9 @@ impl ModelFile {
     }
 
     /// A canvas with open positions (`None`) anywhere, checked against vocabulary and context.
+    ///
+    /// # Errors
+    /// [`Error::Context`], [`Error::Token`].
     pub fn canvas_with_blanks(&self, tokens: &[Option<u32>]) -> Result<Canvas, Error> {
         let open = tokens.iter().filter(|t| t.is_none()).count();
         if tokens.len() > self.spec.context {
@@ -252,7 +316,10 @@ impl ModelFile {
         }
     }
 
-    /// Checks a request against this model.
+    /// Checks a request against this model, and fills in what it leaves open.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] names the option, its value and what is possible.
     pub fn settings(&self, canvas: &Canvas, request: &Request) -> Result<Settings, Error> {
         let open = (0..canvas.len()).filter(|&p| canvas.is_open(p)).count();
         let ids = self.tokenizer.ids();

@@ -66,6 +66,9 @@ pub enum RecordedLine {
         canvas: Vec<u32>,
         /// Open positions.
         open: Vec<usize>,
+        /// The request that was run.
+        #[serde(default)]
+        request: Box<super::Request>,
     },
     /// A denoising step.
     Step {
