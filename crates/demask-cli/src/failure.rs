@@ -23,6 +23,12 @@ impl Misuse {
     pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> Misuse {
         Misuse { message: message.into(), hint: Some(hint.into()) }
     }
+
+    /// What would be right.
+    #[cfg(test)]
+    pub(crate) fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
 }
 
 /// A failure with a piece of advice: exit code 1.
@@ -52,6 +58,9 @@ pub(crate) enum Ended {
     /// A report has told what is wrong: exit code 1.
     #[error("something is broken")]
     Unhealthy,
+    /// What went wrong was told when it did: its exit code.
+    #[error("some of it failed")]
+    Told(u8),
 }
 
 /// Prints a failure and gives its exit code.
@@ -60,13 +69,19 @@ pub(crate) fn report(error: &Error) -> ExitCode {
         Some(Ended::PipeClosed) => return ExitCode::SUCCESS,
         Some(Ended::Interrupted) => return ExitCode::from(130),
         Some(Ended::Unhealthy) => return ExitCode::FAILURE,
+        Some(&Ended::Told(code)) => return ExitCode::from(code),
         None => {}
     }
+    ExitCode::from(tell(error))
+}
+
+/// Prints a failure, and gives the exit code of a command that ends with it.
+pub(crate) fn tell(error: &Error) -> u8 {
     output::line("error", &chain(error));
     if let Some(hint) = hint(error) {
         output::line("hint", &hint);
     }
-    ExitCode::from(code(error))
+    code(error)
 }
 
 /// The messages from the outermost to the cause; one that only repeats the one before is left out.

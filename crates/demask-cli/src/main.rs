@@ -29,6 +29,7 @@ fn main() -> ExitCode {
     };
     let result = match &cli.command {
         Command::Run(args) => cmd::run::run(args),
+        Command::Chat(args) => cmd::chat::run(args),
         Command::Infill(args) => cmd::infill::run(args),
         Command::Eval(args) => cmd::eval::run(args),
         Command::Pull(args) => cmd::pull::run(args),
@@ -42,6 +43,8 @@ fn main() -> ExitCode {
         Command::Inspect(args) => cmd::inspect::run(args),
         Command::Logits(args) => cmd::logits::run(args),
         Command::Bench(args) => cmd::bench::run(args),
+        Command::Completions(args) => cmd::completions::run(args),
+        Command::Man(args) => cmd::man::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

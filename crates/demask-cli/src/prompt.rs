@@ -18,7 +18,7 @@ use crate::failure::Misuse;
 use crate::output;
 
 /// The longest text that is taken from one place.
-const LONGEST: u64 = 64 << 20;
+pub(crate) const LONGEST: u64 = 64 << 20;
 
 /// Where a text comes from: an argument, files and stdin in this order, joined with newlines.
 pub(crate) struct Source<'a> {
@@ -154,7 +154,7 @@ fn raw(tokenizer: &Tokenizer, text: &str, special: bool) -> Vec<u32> {
 }
 
 /// Text of an argument.
-fn utf8_argument(name: &str, text: &OsStr) -> Result<String> {
+pub(crate) fn utf8_argument(name: &str, text: &OsStr) -> Result<String> {
     utf8(name, text.as_encoded_bytes().to_vec())
         .map_err(|error| Misuse::new(error.to_string(), "write it in UTF-8").into())
 }

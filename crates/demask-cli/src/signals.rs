@@ -10,6 +10,20 @@ pub(crate) fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
+/// Whether somebody is asked for a line, which Ctrl-C can't stop.
+static AT_PROMPT: AtomicBool = AtomicBool::new(false);
+
+/// Forgets an earlier Ctrl-C, so that it doesn't stop what comes next.
+pub(crate) fn forget() {
+    INTERRUPTED.store(false, Ordering::Relaxed);
+}
+
+/// Tells that a line is waited for, or that it has come. Ctrl-C then says how to leave, and leaves the second time.
+pub(crate) fn at_prompt(waits: bool) {
+    forget();
+    AT_PROMPT.store(waits, Ordering::Relaxed);
+}
+
 /// From here on Ctrl-C asks for a stop after the current step; a second one ends the program at once. What else stops
 /// the program leaves the terminal as it was.
 #[cfg(unix)]
@@ -17,11 +31,22 @@ pub(crate) fn watch() -> std::io::Result<()> {
     use signal_hook::consts::{SIGINT, SIGTERM, SIGTSTP};
     use signal_hook::low_level::emulate_default_handler;
 
+    use crate::view::mode;
+
+    // A line editor has put the terminal back itself when it asks to be stopped, and takes it again as soon as it goes on.
+    signal_hook::flag::register_conditional_default(SIGTSTP, mode::editing())?;
     // A hangup is left alone: whoever started us with `nohup` had it ignored.
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGTSTP])?;
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for signal in signals.forever() {
+            if signal == SIGTSTP && mode::editing().load(Ordering::Relaxed) {
+                continue;
+            }
             if signal == SIGINT && !INTERRUPTED.swap(true, Ordering::Relaxed) {
+                if AT_PROMPT.load(Ordering::Relaxed) {
+                    crate::output::say("");
+                    crate::output::line("note", "Ctrl-C again leaves, as Ctrl-D and `/quit` do");
+                }
                 continue;
             }
             crate::view::restore();

@@ -3,7 +3,9 @@
 
 mod harness;
 
-use harness::run;
+use std::process::Stdio;
+
+use harness::{demask, run};
 
 const QUICK: [&str; 11] =
     ["bench", "--rows", "1,7", "--repeat", "2", "--shapes", "64x256", "--product-rows", "3", "--budget-ms", "3"];
@@ -21,4 +23,14 @@ fn every_weight_type_and_row_count_is_measured() {
     let outcome = run(&[&QUICK[..], &["--forward-only"]].concat()).succeeded();
     let table = outcome.text();
     assert!(table.contains("demask-tiny") && !table.contains("Q4_K"), "{table}");
+}
+
+#[test]
+fn e11_a_reader_that_leaves_is_no_failure() {
+    let mut child = demask().args(QUICK).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(!stderr.contains("panic"), "{stderr}");
 }

@@ -149,3 +149,29 @@ fn a_trace_is_replayed() {
     assert_eq!(broken.code, Some(1));
     assert!(broken.stderr.starts_with("error: ") && broken.stderr.contains("line 2"), "{}", broken.stderr);
 }
+
+#[test]
+fn a_trace_becomes_a_film_or_a_picture() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (trace, film, still) = (path("trace"), path("film.svg"), path("still.svg"));
+    let json = run(&["run", "-n", "24", "--json", "--trace", &trace, "What is 2 + 3?"]).succeeded().json();
+    let steps = json["steps"].as_u64().unwrap() as usize;
+    let outcome = run(&["inspect", &trace, "--svg", &film, "--title", "2 < 3 & more"]).succeeded();
+    assert_eq!((outcome.text(), outcome.stderr.as_str()), ("", ""));
+    let film = std::fs::read_to_string(&film).unwrap();
+    assert_eq!(film.matches("<animate ").count(), steps + 1, "one scene per step, and the empty canvas");
+    assert!(film.contains("2 &lt; 3 &amp; more") && film.contains("2 + 3 = 5") && film.contains("</svg>"));
+    run(&["inspect", &trace, "--svg", &still, "--step", "0"]).succeeded();
+    let still = std::fs::read_to_string(&still).unwrap();
+    assert!(!still.contains("<animate") && still.matches('\u{2591}').count() == 24, "{still}");
+
+    let many = (steps + 1).to_string();
+    run(&["inspect", &trace, "--svg", &path("x"), "--step", &many]).refused(2, &[&format!("--step {many}")]);
+    run(&["inspect", &trace, "--step", "1"]).refused(2, &["--svg"]);
+    run(&["inspect", &trace, "--svg", &trace]).refused(1, &["this command reads from it"]);
+    run(&["inspect", &trace, "--svg", &path("no/x.svg")]).refused(1, &["no such folder"]);
+    run(&["inspect", &fixture("tiny-llada-f32"), "--svg", &path("x")])
+        .refused(2, &["tiny-llada-f32", "--svg draws traces"]);
+    assert!(!folder.path().join("x").exists());
+}

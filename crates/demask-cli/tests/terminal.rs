@@ -6,6 +6,7 @@ mod harness;
 
 use std::process::{Command, Stdio};
 
+use harness::terminal::Terminal;
 use harness::{fixture, workspace};
 
 /// What the program writes to a terminal of 60 columns, and its exit code.
@@ -132,4 +133,34 @@ fn e09_ctrl_c_restores_the_terminal() {
     assert!(screen.contains("note: stopped"), "{code}: {screen:?}");
     assert_eq!(code, 130);
     assert_restored(&screen);
+}
+
+#[test]
+fn e14_a_window_that_changes_its_size_shows_one_canvas() {
+    let home = tempfile::tempdir().unwrap();
+    let arguments = ["run", "-n", "300", "--block-length", "300", "--eos", "keep", "Count from 1 to 5."];
+    let mut terminal = Terminal::demask(&arguments, home.path(), &[]);
+    let statuses = |terminal: &Terminal| terminal.screen().contents().matches(" of 300 decided").count();
+    terminal.expect("step 3 of 300");
+    assert_eq!(statuses(&terminal), 1, "{}", terminal.screen().contents());
+    // Wider, and higher: the next frames use it.
+    terminal.resize(50, 100);
+    terminal.expect("step 10 of 300");
+    terminal.expect("step 12 of 300");
+    let screen = terminal.screen().contents();
+    assert_eq!(statuses(&terminal), 1, "{screen}");
+    assert!(screen.lines().any(|line| line.chars().count() > 70), "{screen}");
+    // Lower than the canvas: the lines around the news are shown, and nothing scrolls away with every frame.
+    terminal.resize(3, 100);
+    terminal.expect("step 20 of 300");
+    terminal.expect("step 25 of 300");
+    let screen = terminal.screen().contents();
+    assert!(statuses(&terminal) <= 1 && screen.lines().count() <= 3, "{screen}");
+    // Narrower: no line is broken by the terminal.
+    terminal.resize(30, 40);
+    terminal.expect("step 30 of 300");
+    terminal.send("\u{3}");
+    let (code, raw) = terminal.finish();
+    assert_eq!(code, 130);
+    assert_restored(&raw);
 }

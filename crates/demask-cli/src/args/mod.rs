@@ -17,6 +17,7 @@ pub(crate) use hub::{DoctorArgs, ListArgs, PullArgs, QuantizeArgs, RmArgs, Setup
 pub(crate) use serve::{Log, ServeArgs};
 pub(crate) use settings::{RecipeArgs, RecipeChoice, SettingsArgs, list_recipes};
 use values::{DeviceChoice, count, device, gpu_layers, positive, range, recipe, shape, threads};
+pub(crate) use values::{number as read_number, recipe as read_recipe, seed as read_seed};
 
 use crate::failure::Misuse;
 use crate::model_ref::{Consent, ModelRef};
@@ -36,6 +37,7 @@ use crate::output;
     after_help = "Examples:\n  \
         demask run \"List the planets separated by commas.\"\n  \
         demask run -m model.gguf -f question.txt --verbose\n  \
+        demask chat --recipe fast\n  \
         demask infill \"The capital of [[]] is Copenhagen.\"\n  \
         demask eval assets/heldout.jsonl --recipe exact,fast\n  \
         demask inspect model.gguf\n  \
@@ -50,6 +52,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Run(RunArgs),
+    Chat(ChatArgs),
     Infill(InfillArgs),
     Eval(EvalArgs),
     Pull(PullArgs),
@@ -63,6 +66,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     Logits(LogitsArgs),
     Bench(BenchArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
 }
 
 /// Whether `name` is a command.
@@ -102,6 +107,48 @@ pub(crate) struct RunArgs {
     pub(crate) settings: SettingsArgs,
     #[command(flatten)]
     pub(crate) view: ViewArgs,
+}
+
+/// Talk with a model
+#[derive(Args)]
+#[command(
+    long_about = "Talk with a model, over many turns.\n\n\
+        On a terminal lines are edited, remembered and completed, and the canvas is drawn above the prompt while it fills. A \
+        line that begins with a slash is a command: `/help` lists them. Alt-Enter begins a new line; so does Enter between \
+        two `\"\"\"`. Ctrl-C stops an answer; twice at the prompt it leaves.\n\n\
+        The model sees the whole conversation as long as it fits its context with --max-tokens positions left for the answer. \
+        When it doesn't, the oldest turns are dropped, which is told; the instructions of --system stay.\n\n\
+        Where stdin is a pipe or a file every line is a message, answers go to stdout and everything else to stderr; the exit \
+        code tells whether all of them were answered.",
+    after_help = "Examples:\n  \
+        demask chat\n  \
+        demask chat -m llada-8b-q4_k_m.gguf --recipe fast --system \"Answer in one sentence.\"\n  \
+        printf 'What is 2 + 3?\\n/retry\\n' | demask chat --temperature 0.5"
+)]
+pub(crate) struct ChatArgs {
+    /// Instructions that precede the conversation
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) system: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// Open positions per answer: the longest one
+    #[arg(short = 'n', long, value_name = "N", default_value = "128", value_parser = count, allow_negative_numbers = true, help_heading = "Decoding")]
+    pub(crate) max_tokens: usize,
+    #[command(flatten)]
+    pub(crate) recipe: RecipeArgs,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+    /// Draw the canvas on the terminal while it fills
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN", help_heading = "Output")]
+    pub(crate) live: Live,
+    /// Print settings, timings and counts of every answer on stderr
+    #[arg(short, long, help_heading = "Output")]
+    pub(crate) verbose: bool,
+    /// Keep no file of the lines that were entered
+    #[arg(long, help_heading = "Output")]
+    pub(crate) no_history: bool,
 }
 
 /// Fill blanks in a text
@@ -324,11 +371,13 @@ pub(crate) struct TokenizeArgs {
 #[derive(Args)]
 #[command(
     long_about = "Show what a GGUF file holds: its metadata (long values shortened), a count per tensor type, and every tensor \
-        with type and shape. Works on any GGUF file. Given a trace that `demask run --trace` wrote, show the text after each step.",
+        with type and shape. Works on any GGUF file. Given a trace that `demask run --trace` wrote, show the text after each step, or \
+        draw it.",
     after_help = "Examples:\n  \
         demask inspect model.gguf\n  \
         demask inspect --json model.gguf | jq '.tensors[].name'\n  \
-        demask run --trace run.jsonl \"Name the months.\" && demask inspect run.jsonl"
+        demask run --trace run.jsonl \"Name the months.\" && demask inspect run.jsonl\n  \
+        demask inspect run.jsonl --svg run.svg"
 )]
 pub(crate) struct InspectArgs {
     /// A GGUF file (any part of a split model), or a trace
@@ -340,6 +389,15 @@ pub(crate) struct InspectArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+    /// Draw a trace into FILE: a film of the canvas filling (SVG)
+    #[arg(long, value_name = "FILE", conflicts_with = "json", help_heading = "Pictures of a trace")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Draw only the canvas after N steps
+    #[arg(long, value_name = "N", requires = "svg", value_parser = count, allow_negative_numbers = true, help_heading = "Pictures of a trace")]
+    pub(crate) step: Option<usize>,
+    /// A line above the canvas
+    #[arg(long, value_name = "TEXT", requires = "svg", help_heading = "Pictures of a trace")]
+    pub(crate) title: Option<String>,
 }
 
 /// Write the logits of one forward pass
@@ -413,4 +471,37 @@ pub(crate) struct BenchArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Print the completion script of a shell
+#[derive(Args)]
+#[command(
+    long_about = "Print the completion script of a shell: save it where the shell looks for such scripts.",
+    after_help = "Examples:\n  \
+        demask completions bash > ~/.local/share/bash-completion/completions/demask\n  \
+        demask completions zsh > ~/.zfunc/_demask\n  \
+        demask completions fish > ~/.config/fish/completions/demask.fish"
+)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum, value_name = "SHELL")]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Print the manual page
+#[derive(Args)]
+#[command(
+    long_about = "Print the manual page of the program or of a command, for `man`.",
+    after_help = "Examples:\n  \
+        demask man | man -l -\n  \
+        demask man run | man -l -\n  \
+        demask man --out ~/.local/share/man/man1"
+)]
+pub(crate) struct ManArgs {
+    /// The command
+    #[arg(value_name = "COMMAND")]
+    pub(crate) command: Option<String>,
+    /// Write the pages of all commands into FOLDER
+    #[arg(short, long, value_name = "FOLDER", conflicts_with = "command")]
+    pub(crate) out: Option<PathBuf>,
 }

@@ -35,11 +35,11 @@ pub(super) fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
-pub(super) fn seed(text: &str) -> Result<u64, String> {
+pub(crate) fn seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("it must be a whole number from 0 to {}", u64::MAX))
 }
 
-pub(super) fn number(text: &str) -> Result<f64, String> {
+pub(crate) fn number(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|number: &f64| number.is_finite()).ok_or_else(|| "it must be a number".to_owned())
 }
 
@@ -93,7 +93,7 @@ pub(super) fn gpu_layers(text: &str) -> Result<GpuLayers, String> {
     }
 }
 
-pub(super) fn recipe(text: &str) -> Result<RecipeChoice, String> {
+pub(crate) fn recipe(text: &str) -> Result<RecipeChoice, String> {
     RecipeChoice::read(text)
 }
 

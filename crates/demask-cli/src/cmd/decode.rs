@@ -36,6 +36,14 @@ pub(super) trait Subject {
     fn remark(&self, report: &RunReport);
 }
 
+/// What came of a run.
+pub(super) struct Answered {
+    /// Its text, as far as it is final.
+    pub(super) text: String,
+    /// Whether Ctrl-C stopped it.
+    pub(super) interrupted: bool,
+}
+
 /// A run with everything that it needs.
 pub(super) struct Watched<'a> {
     pub(super) view: &'a ViewArgs,
@@ -47,13 +55,17 @@ pub(super) struct Watched<'a> {
 }
 
 impl Watched<'_> {
-    /// Runs it from `canvas` to its end.
-    pub(super) fn go(mut self, subject: &dyn Subject, canvas: &Canvas, out: &mut Out) -> Result<()> {
-        let (view, tokenizer) = (self.view, self.model.tokenizer());
-        let reference = self.model.spec().family.rules().contains(&self.settings.unmask);
-        if !view.verbose && (!reference || !self.settings.cache.is_exact()) {
-            output::line("note", "these settings are approximate: the text may differ from that of `--recipe exact`");
+    /// Runs it from `canvas` to its end, which is that of the command.
+    pub(super) fn go(self, subject: &dyn Subject, canvas: &Canvas, out: &mut Out) -> Result<()> {
+        if !self.view.verbose {
+            say_if_approximate(self.model, self.settings);
         }
+        if self.answer(subject, canvas, out)?.interrupted { Err(Ended::Interrupted.into()) } else { Ok(()) }
+    }
+
+    /// Runs it from `canvas` to its end.
+    pub(super) fn answer(mut self, subject: &dyn Subject, canvas: &Canvas, out: &mut Out) -> Result<Answered> {
+        let (view, tokenizer) = (self.view, self.model.tokenizer());
         let draws = live::is_wanted(view.live, view.json);
         let shares = draws && live::streams_share_a_terminal();
         let mut trace =
@@ -93,7 +105,7 @@ impl Watched<'_> {
             subject.print(report, self.model, &generation, out)?;
             out.flush()?;
         }
-        if interrupted { Err(Ended::Interrupted.into()) } else { Ok(()) }
+        Ok(Answered { text, interrupted })
     }
 
     /// The denoising loop, and the position before which nothing can change any more.
@@ -148,6 +160,14 @@ impl Watched<'_> {
             settled = generation.canvas.len();
         }
         failure.map_or(Ok((generation, settled)), Err)
+    }
+}
+
+/// Says that a text may not be the reference's.
+pub(super) fn say_if_approximate(model: &Model, settings: &Settings) {
+    let reference = model.spec().family.rules().contains(&settings.unmask);
+    if !reference || !settings.cache.is_exact() {
+        output::line("note", "these settings are approximate: the text may differ from that of `--recipe exact`");
     }
 }
 

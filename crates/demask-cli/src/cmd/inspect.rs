@@ -9,6 +9,7 @@ use serde_json::Value as Json;
 
 use super::replay;
 use crate::args::InspectArgs;
+use crate::failure::Misuse;
 use crate::output::Out;
 
 /// Bytes of a string that are shown.
@@ -24,6 +25,14 @@ const JSON_ELEMENTS: usize = 16;
 pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     if replay::is_trace(&args.file) {
         return replay::run(args);
+    }
+    if args.svg.is_some() {
+        let name = escape(args.file.as_os_str().as_encoded_bytes());
+        return Err(Misuse::new(
+            format!("--svg draws traces, but `{name}` is none"),
+            "`demask run --trace FILE` writes one",
+        )
+        .into());
     }
     let gguf = Gguf::open(&args.file)?;
     let mut out = Out::stdout();

@@ -2,6 +2,8 @@
 
 pub(crate) mod auto;
 pub(crate) mod bench;
+pub(crate) mod chat;
+pub(crate) mod completions;
 mod decode;
 pub(crate) mod doctor;
 pub(crate) mod eval;
@@ -11,6 +13,7 @@ pub(crate) mod list;
 pub(crate) mod logits;
 pub(crate) mod pull;
 pub(crate) mod quantize;
+pub(crate) mod man;
 pub(crate) mod replay;
 pub(crate) mod rm;
 pub(crate) mod run;

@@ -7,15 +7,17 @@ use std::path::Path;
 use anyhow::{Context as _, Result, anyhow, bail};
 use demask::diffusion::trace::{RecordedEdit, RecordedLine};
 use demask::text::{Tokenizer, TokenizerConfig};
-use demask::{Canvas, Edit, diffusion::EditKind, diffusion::Transfer};
+use demask::{Canvas, Edit, ModelSpec, diffusion::EditKind, diffusion::Transfer};
 use demask_gguf::escape;
 use serde::Serialize;
 
+use super::decode::check_writable;
 use super::name_file;
 use crate::args::InspectArgs;
-use crate::failure::Advised;
+use crate::failure::{Advised, Misuse};
 use crate::output::Out;
 use crate::view::frame::{Picture, one_line};
+use crate::view::svg;
 
 /// The longest line of a trace: a canvas of a million positions and its request.
 const LONGEST_LINE: u64 = 64 << 20;
@@ -58,9 +60,12 @@ struct Step {
 /// Shows a trace.
 pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     let name = escape(args.file.as_os_str().as_encoded_bytes());
+    if let Some(path) = &args.svg {
+        check_writable(path, [args.file.as_path()].into_iter().chain(args.model.reference().path()))?;
+    }
     let file = File::open(&args.file).with_context(|| format!("cannot read `{name}`"))?;
     let mut lines = Lines { file: BufReader::new(file), number: 0, name: name.clone() };
-    let Some(RecordedLine::Start { model, canvas, open }) = lines.next()? else {
+    let Some(RecordedLine::Start { model, canvas, open, request }) = lines.next()? else {
         bail!("cannot read the trace `{name}`: its first line is not a start");
     };
     let gguf = args.model.open_quietly()?;
@@ -86,6 +91,20 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
         Replay { kind: "trace", model, prompt_tokens: 0, canvas: canvas.len(), steps: Vec::new(), finish: None };
     let mut canvas = start(&canvas, &open).ok_or_else(|| lines.fault("an open position outside the canvas"))?;
     replay.prompt_tokens = canvas.asked_range().start;
+    if let Some(path) = &args.svg {
+        // A model that can't run has no blocks of its own.
+        let spec = ModelSpec::from_gguf(&gguf).ok();
+        let settings = spec.and_then(|spec| request.settings(&spec, Vec::new(), open.len()).ok());
+        let block_length = settings.map_or(usize::MAX, |settings| settings.block_length);
+        let film = film(&mut lines, &tokenizer, canvas, block_length)?;
+        let title = args.title.as_deref();
+        let drawn = match args.step {
+            None => svg::film(&film, title),
+            Some(step) => svg::still(film.get(step).ok_or_else(|| past_the_end(step, film.len() - 1))?, title),
+        };
+        let name = escape(path.as_os_str().as_encoded_bytes());
+        return std::fs::write(path, drawn).with_context(|| format!("cannot write the picture `{name}`"));
+    }
     let mut out = Out::stdout();
     if !args.json {
         out.line(&format!("model   {}", escape(&replay.model)))?;
@@ -117,6 +136,30 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
         out.line(&format!("finish  {finish}"))?;
     }
     out.flush()
+}
+
+/// The canvas before the first step and after each.
+fn film(lines: &mut Lines, tokenizer: &Tokenizer, mut canvas: Canvas, block_length: usize) -> Result<Vec<Picture>> {
+    let mut confidences = vec![1.0; canvas.len()];
+    let mut film = vec![Picture::new(tokenizer, &canvas, block_length, &confidences, &[])];
+    while let Some(line) = lines.next()? {
+        let RecordedLine::Step { edits, .. } = line else { continue };
+        apply(&mut canvas, &edits).ok_or_else(|| lines.fault("an edit that doesn't fit the canvas"))?;
+        for edit in &edits {
+            confidences[edit.position] = edit.confidence.unwrap_or(f64::NEG_INFINITY);
+        }
+        let fresh: Vec<usize> = edits.iter().map(|edit| edit.position).collect();
+        let mut picture = Picture::new(tokenizer, &canvas, block_length, &confidences, &fresh);
+        let asked = canvas.asked_in(0..canvas.len());
+        let open = canvas.open_in(0..canvas.len()).count();
+        picture.status = format!("step {}, {} of {asked} positions decided", film.len(), asked - open);
+        film.push(picture);
+    }
+    Ok(film)
+}
+
+fn past_the_end(step: usize, steps: usize) -> Misuse {
+    Misuse::new(format!("--step {step} can't be used: the trace has {steps} steps"), format!("0 to {steps} can"))
 }
 
 struct Lines {

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
 }
 
 /// The answer to a prompt: what stands before its end token.
-struct Answer;
+pub(super) struct Answer;
 
 impl Subject for Answer {
     fn shown<'a>(&self, model: &Model, canvas: &'a Canvas, settled: usize) -> &'a [u32] {

@@ -79,8 +79,9 @@ pub(crate) struct Line {
     pub(crate) width: usize,
 }
 
+/// How a character is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Style {
+pub(super) enum Style {
     Plain,
     Faint,
     Fresh,
@@ -113,10 +114,10 @@ impl Style {
 }
 
 /// A character (with what combines with it), or the end of a line.
-struct Glyph {
-    text: String,
-    width: usize,
-    style: Style,
+pub(super) struct Glyph {
+    pub(super) text: String,
+    pub(super) width: usize,
+    pub(super) style: Style,
     breaks: bool,
 }
 
@@ -124,27 +125,31 @@ struct Glyph {
 /// canvas needs more lines, those around the newest positions are shown.
 pub(crate) fn render(picture: &Picture, width: usize, height: usize, colour: bool) -> Vec<Line> {
     let width = width.max(8);
+    let lines = lay_out(picture, width);
+    let has_news = |line: &Vec<Glyph>| line.iter().any(|glyph| glyph.style == Style::Fresh);
+    let newest = lines.iter().rposition(has_news).unwrap_or(0);
+    let room = height.saturating_sub(1).max(1);
+    let first = (newest + 1).saturating_sub(room.div_ceil(2) + 1).min(lines.len().saturating_sub(room));
+    let mut drawn: Vec<Line> = lines.iter().skip(first).take(room).map(|line| paint(line, colour)).collect();
+    drawn.push(status(&picture.status, width, colour));
+    drawn
+}
+
+/// The canvas as lines of at most `width` columns.
+pub(super) fn lay_out(picture: &Picture, width: usize) -> Vec<Vec<Glyph>> {
     let mut lines = vec![Vec::new()];
     let mut column = 0;
-    let mut newest = 0;
     for glyph in glyphs(&picture.cells) {
         if glyph.breaks || column + glyph.width > width {
             lines.push(Vec::new());
             column = 0;
-        }
-        if glyph.style == Style::Fresh {
-            newest = lines.len() - 1;
         }
         column += glyph.width;
         if let Some(line) = lines.last_mut().filter(|_| !glyph.breaks) {
             line.push(glyph);
         }
     }
-    let room = height.saturating_sub(1).max(1);
-    let first = (newest + 1).saturating_sub(room.div_ceil(2) + 1).min(lines.len().saturating_sub(room));
-    let mut drawn: Vec<Line> = lines.iter().skip(first).take(room).map(|line| paint(line, colour)).collect();
-    drawn.push(status(&picture.status, width, colour));
-    drawn
+    lines
 }
 
 /// The whole picture as one line of plain text; line ends are shown as `\n`.

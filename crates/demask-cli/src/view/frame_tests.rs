@@ -51,14 +51,14 @@ fn confidence_is_a_shade_and_news_are_bright() {
 }
 
 #[test]
-fn wide_and_combining_characters_keep_their_columns() {
+fn e14_wide_and_combining_characters_keep_their_columns() {
     let wide = picture(vec![text("日本語テキスト"), text("e\u{301}x")]);
     assert_eq!(drawn(&wide, 9, 10, false), "日本語テ\nキストe\u{301}x\nstep 3 of");
     assert_eq!(render(&wide, 9, 10, false).iter().map(|line| line.width).collect::<Vec<_>>(), [8, 8, 9]);
 }
 
 #[test]
-fn a_character_may_be_spread_over_tokens() {
+fn e14_a_character_may_be_spread_over_tokens() {
     let llama = "🦙".as_bytes();
     let whole = picture(vec![with(&llama[..2], 1.0, false), Cell::Boundary, with(&llama[2..], 1.0, false), text("!")]);
     assert_eq!(one_line(&whole), "🦙!");

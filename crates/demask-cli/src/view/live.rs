@@ -27,6 +27,7 @@ static TERMINAL: Mutex<()> = Mutex::new(());
 /// Puts the terminal back as it was; nothing is drawn while the result lives.
 #[cfg(unix)]
 pub(crate) fn restore() -> Option<MutexGuard<'static, ()>> {
+    super::mode::restore();
     if !DRAWING.load(Ordering::Relaxed) {
         return None;
     }
@@ -40,6 +41,7 @@ pub(crate) fn restore_on_panic() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let _guard = TERMINAL.try_lock();
+        super::mode::restore();
         undo();
         tell(panic);
     }));

@@ -3,9 +3,11 @@
 pub(crate) mod bar;
 pub(crate) mod frame;
 pub(crate) mod live;
+pub(crate) mod mode;
 pub(crate) mod plain;
 pub(crate) mod progress;
 pub(crate) mod transfer;
+pub(crate) mod svg;
 
 #[cfg(unix)]
 pub(crate) use live::restore;

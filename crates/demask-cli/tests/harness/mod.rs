@@ -1,6 +1,9 @@
 //! Running the program and changing models.
 #![allow(clippy::unwrap_used, dead_code)]
 
+#[cfg(unix)]
+pub(crate) mod terminal;
+
 use std::ffi::OsStr;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -105,6 +108,24 @@ pub(crate) fn run_with_stdin<S: AsRef<OsStr>>(args: &[S], stdin: &[u8]) -> Outco
         stderr: String::from_utf8(output.stderr).unwrap(),
         took: started.elapsed(),
     }
+}
+
+/// The names of all commands, as the help lists them.
+pub(crate) fn commands() -> Vec<String> {
+    let text = help(&[]);
+    let (_, list) = text.split_once("Commands:\n").unwrap();
+    let rows = list.lines().take_while(|line| line.starts_with("  "));
+    // A description that needs a second line is indented further.
+    let names = rows.filter(|row| !row.starts_with("   "));
+    names.map(|row| row.split_whitespace().next().unwrap().to_owned()).collect()
+}
+
+/// The help of a command, 100 columns wide.
+pub(crate) fn help(command: &[&str]) -> String {
+    let outcome = finish(demask().args(command).arg("--help").env("COLUMNS", "100")).succeeded();
+    assert_eq!(outcome.stderr, "");
+    // A paragraph's end is no place for spaces.
+    outcome.text().lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 /// A file of the workspace, as text for a command line.
