@@ -1,7 +1,9 @@
 //! Project checks: `cargo xtask ci` is the whole gate, `cargo xtask tidy` its quick part.
 
+mod dist;
 mod figures;
 mod model;
+mod pictures;
 mod ptx;
 mod tidy;
 
@@ -15,6 +17,10 @@ usage: cargo xtask <task>
 
   ci      everything that must hold: fmt, tidy, clippy, rustdoc, tests, tests with the scalar kernels forced
   ptx     whether the PTX of the kernels is what clang 19 makes of their sources
+  docs    write the generated pages of docs/ (tests say when they are out of date)
+  pictures
+          draw the pictures of docs/ and of the README from a run of the embedded model
+  dist    static Linux binaries for x86-64 and aarch64, packed, in target/dist
   tidy    file sizes, unsafe only where it is listed, no paths of one machine, files that say what they are for
   figures [--measure]
           the recipes' figures, from the newest bench/runs/*/eval-heldout.json into `--recipe list` and docs/benchmarks.md;
@@ -27,6 +33,9 @@ fn main() -> ExitCode {
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["ci"] => ci(),
         ["ptx"] => ptx::check(&root()),
+        ["docs"] => docs(),
+        ["pictures"] => pictures::pictures(),
+        ["dist"] => dist::dist(),
         ["tidy"] => tidy::tidy(&root()),
         ["figures"] => figures::write(&root(), false),
         ["figures", "--measure"] => figures::write(&root(), true),
@@ -67,6 +76,10 @@ fn ci() -> Result<()> {
     let emulated = ["--skip", "logits_equal_the_oracles_and_the_cpus", "--skip", "generations_equal_the_oracles"];
     let tests = ["test", "--package", "demask-compute", "--package", "demask", "--"];
     cargo(&[&tests[..], &emulated].concat(), &[("DEMASK_ISA", "scalar")])
+}
+
+fn docs() -> Result<()> {
+    cargo(&["test", "--package", "demask-cli", "--test", "docs"], &[("DEMASK_WRITE_DOCS", "1")])
 }
 
 fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<()> {
