@@ -188,7 +188,10 @@ fn usage_text(error: &clap::Error) -> (String, String) {
         }
         ErrorKind::UnknownArgument => (format!("unexpected argument `{option}`"), see),
         ErrorKind::InvalidSubcommand => {
-            (format!("there is no command `{}`", get(ContextKind::InvalidSubcommand).unwrap_or_default()), see)
+            let name = get(ContextKind::InvalidSubcommand).unwrap_or_default();
+            let meant = if similar_is_none { crate::args::closest_command(&name) } else { None };
+            let see = meant.map_or(see, |meant| format!("did you mean `{meant}`?"));
+            (format!("there is no command `{name}`"), see)
         }
         ErrorKind::ArgumentConflict => {
             let other = get(ContextKind::PriorArg).unwrap_or_default();
@@ -209,6 +212,17 @@ fn usage_text(error: &clap::Error) -> (String, String) {
 /// A value as it was typed; one that can't be seen in quotes.
 fn shown(value: &str) -> String {
     if value.trim().is_empty() { format!("`{value}`") } else { value.to_owned() }
+}
+
+/// The name that was most likely meant: two letters swapped, one left out, the beginning alone.
+pub(crate) fn closest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let name = name.to_ascii_lowercase();
+    let likeness = |other: &str| match strsim::osa_distance(other, &name) {
+        0 | 1 => 1.0,
+        _ => strsim::jaro_winkler(other, &name),
+    };
+    let rated = known.into_iter().map(|other| (likeness(other), other)).filter(|(likeness, _)| *likeness > 0.7);
+    rated.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, other)| other)
 }
 
 /// The command that explains the command that was typed.

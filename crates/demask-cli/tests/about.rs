@@ -42,6 +42,7 @@ fn the_closest_command_is_suggested() {
         outcome.refused(2, &[&format!("there is no command `{typo}`")]);
         assert!(outcome.stderr.contains("hint: did you mean `"), "{typo}: {}", outcome.stderr);
     }
+    assert!(run(&["rnu"]).stderr.contains("hint: did you mean `run`?"));
     assert!(run(&["serv"]).code == Some(2) && run(&["xyzzy"]).stderr.contains("see `demask --help`"));
 }
 

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use demask::{Device, GpuLayers};
 use demask_gguf::Gguf;
 
@@ -19,7 +19,7 @@ pub(crate) use settings::{RecipeArgs, RecipeChoice, SettingsArgs, list_recipes};
 use values::{DeviceChoice, count, device, gpu_layers, positive, range, recipe, shape, threads};
 pub(crate) use values::{number as read_number, recipe as read_recipe, seed as read_seed};
 
-use crate::failure::Misuse;
+use crate::failure::{Misuse, closest};
 use crate::model_ref::{Consent, ModelRef};
 use crate::output;
 
@@ -73,6 +73,12 @@ pub(crate) enum Command {
 /// Whether `name` is a command.
 pub(crate) fn is_command(name: &str) -> bool {
     Command::has_subcommand(name)
+}
+
+/// The command that was most likely meant.
+pub(crate) fn closest_command(name: &str) -> Option<String> {
+    let program = Cli::command();
+    closest(name, program.get_subcommands().map(clap::Command::get_name)).map(str::to_owned)
 }
 
 /// Answer a prompt

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result};
 use clap::CommandFactory as _;
 use demask_gguf::escape;
 
-use crate::args::{Cli, ManArgs};
+use crate::args::{Cli, ManArgs, closest_command};
 use crate::failure::Misuse;
 use crate::output::Out;
 
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &ManArgs) -> Result<()> {
         None => program,
         Some(name) => {
             let found = program.find_subcommand(name).cloned();
-            found.ok_or_else(|| unknown(name, program.get_subcommands().map(clap::Command::get_name)))?
+            found.ok_or_else(|| unknown(name))?
         }
     };
     let mut page = Vec::new();
@@ -31,10 +31,9 @@ pub(crate) fn run(args: &ManArgs) -> Result<()> {
     out.flush()
 }
 
-fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Misuse {
-    let rated = known.map(|command| (strsim::jaro_winkler(command, name), command));
-    let hint = match rated.filter(|(likeness, _)| *likeness > 0.7).max_by(|a, b| a.0.total_cmp(&b.0)) {
-        Some((_, command)) => format!("did you mean `{command}`?"),
+fn unknown(name: &str) -> Misuse {
+    let hint = match closest_command(name) {
+        Some(command) => format!("did you mean `{command}`?"),
         None => "`demask --help` lists them".to_owned(),
     };
     Misuse::new(format!("there is no command `{}`", escape(name)), hint)

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &ChatArgs) -> Result<()> {
     signals::watch().context("cannot watch for Ctrl-C")?;
     let mut input = Input::new(!args.no_history)?;
     if input.is_terminal() {
-        output::say(&format!("{}. `/help` lists what can be ordered, Ctrl-D leaves", model.spec().name));
+        output::say(&format!("{}. `/help` lists the commands, Ctrl-D leaves", model.spec().name));
     }
     let encode = |messages: &[demask::Message]| {
         template.encode(model.tokenizer(), messages, true).map_err(|error| demask::Error::from(error).into())

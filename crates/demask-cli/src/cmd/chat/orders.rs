@@ -1,6 +1,6 @@
 //! What a person may order instead of saying something: lines that begin with a slash.
 
-use crate::failure::Misuse;
+use crate::failure::{Misuse, closest};
 
 /// An order, with its argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,10 +74,8 @@ pub(super) fn read(line: &str) -> Result<Said, Misuse> {
     let argument = Some(argument.trim()).filter(|argument| !argument.is_empty());
     let Some(row) = ORDERS.iter().find(|row| row.name == name.to_ascii_lowercase()) else {
         let message = format!("there is no command `/{name}`");
-        let hint = match closest(name) {
-            Some(row) => {
-                format!("did you mean `/{}`? A message that begins with a slash is written with two", row.name)
-            }
+        let hint = match closest(name, ORDERS.iter().map(|row| row.name)) {
+            Some(meant) => format!("did you mean `/{meant}`? A message that begins with a slash is written with two"),
             None => "`/help` lists them; a message that begins with a slash is written with two".to_owned(),
         };
         return Err(Misuse::new(message, hint));
@@ -88,12 +86,6 @@ pub(super) fn read(line: &str) -> Result<Said, Misuse> {
         }
         (_, argument) => Ok(Said::Order((row.order)(argument.map(str::to_owned)))),
     }
-}
-
-fn closest(name: &str) -> Option<&'static Row> {
-    let name = name.to_ascii_lowercase();
-    let rated = ORDERS.iter().map(|row| (strsim::jaro_winkler(row.name, &name), row));
-    rated.filter(|(likeness, _)| *likeness > 0.7).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, row)| row)
 }
 
 /// The lines of `/help`.
