@@ -4,15 +4,18 @@ mod conversation;
 mod input;
 mod orders;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use demask::diffusion::{RECIPES, Settings};
 use demask::{Device, Model, Request, UnmaskRule};
+use demask_compute::Stopwatch;
 
+use super::auto::tune;
 use super::decode::{Answered, Watched, say_if_approximate};
 use super::run::Answer;
-use super::{load_model, name_file, read_model};
+use super::{load_timed_model, name_file, read_model};
 use crate::args::{ChatArgs, RecipeChoice, ViewArgs, list_recipes, read_number, read_recipe, read_seed};
 use crate::failure::{self, Ended, Misuse};
 use crate::output::{self, Out};
@@ -34,13 +37,13 @@ pub(crate) fn run(args: &ChatArgs) -> Result<()> {
     let started = Instant::now();
     let file = read_model(args.model.reference().open()?)?;
     let opened = started.elapsed();
-    file.settings(&file.canvas(&[], request.max_tokens)?, &request)?;
+    file.settings(&file.canvas(&[], request.max_tokens)?, &request.before_tuning())?;
     let name = file.gguf().name().to_owned();
     let template = file.chat_template().map_err(|error| name_file(error.into(), &name))?;
     let device = args.device.open()?;
 
     let started = Instant::now();
-    let model = load_model(file, &device)?;
+    let (model, stopwatch) = load_timed_model(file, &device)?;
     let load = opened + started.elapsed();
     signals::watch().context("cannot watch for Ctrl-C")?;
     let mut input = Input::new(!args.no_history)?;
@@ -57,6 +60,7 @@ pub(crate) fn run(args: &ChatArgs) -> Result<()> {
         device: &device,
         view,
         load,
+        stopwatch,
         encode: &encode,
         given: request.clone(),
         request,
@@ -75,6 +79,7 @@ struct Session<'a> {
     device: &'a Device,
     view: ViewArgs,
     load: Duration,
+    stopwatch: Option<Arc<Stopwatch>>,
     encode: &'a dyn Fn(&[demask::Message]) -> Result<Vec<u32>>,
     /// What the command line asks for.
     given: Request,
@@ -179,7 +184,7 @@ impl Session<'_> {
 
     /// The settings of an answer.
     fn settings(&self) -> Result<Settings> {
-        Ok(self.model.settings(&self.model.canvas(&[], self.request.max_tokens)?, &self.request)?)
+        Ok(self.model.settings(&self.model.canvas(&[], self.request.max_tokens)?, &self.request.before_tuning())?)
     }
 
     /// Takes other settings if the model can use them; else the old ones stay.
@@ -235,10 +240,12 @@ impl Session<'_> {
             output::line("note", &message);
         }
         let canvas = self.model.canvas(&tokens, self.request.max_tokens)?;
-        let settings = self.model.settings(&canvas, &self.request)?;
-        let timings = Timings { load: self.load, ..Timings::default() };
+        let (request, auto) = tune(self.model, self.device, &canvas, self.request.clone())?;
+        let settings = self.model.settings(&canvas, &request)?;
+        let (load, stopwatch) = (self.load, self.stopwatch.clone());
+        let timings = Timings { load, auto, stopwatch, ..Timings::default() };
         let (view, model, device) = (&self.view, self.model, self.device);
-        let watched = Watched { view, model, device, request: &self.request, settings: &settings, timings };
+        let watched = Watched { view, model, device, request: &request, settings: &settings, timings };
         self.last = Some((self.request.clone(), self.conversation.system.clone()));
         signals::forget();
         let Answered { text, interrupted } = watched.answer(&Answer, &canvas, &mut Out::stdout())?;
