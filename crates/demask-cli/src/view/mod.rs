@@ -6,8 +6,8 @@ pub(crate) mod live;
 pub(crate) mod mode;
 pub(crate) mod plain;
 pub(crate) mod progress;
-pub(crate) mod transfer;
 pub(crate) mod svg;
+pub(crate) mod transfer;
 
 #[cfg(unix)]
 pub(crate) use live::restore;
