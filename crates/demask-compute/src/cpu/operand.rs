@@ -48,7 +48,7 @@ pub struct OperandTile<'a> {
     /// `[k_groups, stride, 2]`: sums of the first and the last 16 codes of a group.
     pub sums: &'a [[i32; 2]],
     /// `[k_groups, stride, halves]`: what the integer sums of unsigned codes start from: `-offset` times the
-    /// activations' sum, and the bits of [`MAGIC`], which make the sum an f32. Empty for types with minima, which have
+    /// activations' sum, and the bits of `MAGIC`, which make the sum an f32. Empty for types with minima, which have
     /// no offset.
     pub starts: &'a [i32],
     /// Values of `starts` per cell.
