@@ -241,7 +241,13 @@ fn d39_mistyped_numbers_are_misuse() {
     }
     run(&["run", "hi", "-n", "0"]).refused(2, &["--max-tokens 0"]);
     run(&["run", "hi", "--temp", "-1"]).refused(2, &["--temperature -1"]);
-    run(&["run", "hi", "--device", "gpu:0"]).refused(2, &["--device gpu:0", "CPU"]);
+}
+
+#[test]
+fn a_gpu_that_is_not_there_is_told() {
+    let outcome = run(&["run", "hi", "--device", "gpu:99"]);
+    outcome.refused(1, &["GPU"]);
+    assert!(outcome.stderr.contains("`--device cpu`"), "{}", outcome.stderr);
 }
 
 #[test]

@@ -332,8 +332,8 @@ fn e35_a_full_disk_leaves_nothing_half() {
             false => Action::Normal,
         });
         let outcome = on_a_disk(
-            "4m",
-            "{ $DEMASK pull o/r --yes & until [ -s \"$(echo $HF_HOME/hub/models--o--r/blobs/*.incomplete)\" ]; do sleep 0.05; done; \
+            &(world.bytes.len() + 500_000).to_string(),
+            "{ $DEMASK pull o/r --yes & while kill -0 $! && ! [ -s \"$(echo $HF_HOME/hub/models--o--r/blobs/*.incomplete)\" ]; do sleep 0.05; done; \
              head -c 2000000 /dev/zero > $HF_HOME/other; wait $!; echo code $?; $DEMASK list; \
              rm $HF_HOME/other; $DEMASK pull o/r --yes > $HF_HOME/path && cmp \"$(cat $HF_HOME/path)\" $MODEL && echo same; }"
                 .replace("$MODEL", &workspace("assets/demask-tiny-q8_0.gguf"))

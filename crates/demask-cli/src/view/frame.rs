@@ -129,7 +129,7 @@ pub(crate) fn render(picture: &Picture, width: usize, height: usize, colour: boo
     let has_news = |line: &Vec<Glyph>| line.iter().any(|glyph| glyph.style == Style::Fresh);
     let newest = lines.iter().rposition(has_news).unwrap_or(0);
     let room = height.saturating_sub(1).max(1);
-    let first = (newest + 1).saturating_sub(room.div_ceil(2) + 1).min(lines.len().saturating_sub(room));
+    let first = newest.saturating_sub(room / 2).min(lines.len().saturating_sub(room));
     let mut drawn: Vec<Line> = lines.iter().skip(first).take(room).map(|line| paint(line, colour)).collect();
     drawn.push(status(&picture.status, width, colour));
     drawn
