@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use demask::{Device, ModelFile};
+use demask::{Device, GpuLayers, ModelFile};
 use demask_compute::cpu::{kernels, memory, threads};
 use demask_gguf::Gguf;
 use demask_hub::{Cache, FaultKind, Settings};
@@ -106,9 +106,12 @@ pub(crate) fn memory() -> Check {
     Check::ok("memory", detail)
 }
 
-/// Other processors.
+/// The first GPU, if one can be used.
 pub(crate) fn gpu() -> Check {
-    Check::ok("gpu", "not built into this program")
+    match Device::gpu(0, GpuLayers::Auto, None) {
+        Ok(device) => Check::ok("gpu", device.describe()),
+        Err(error) => Check::ok("gpu", format!("none is used: {error}")),
+    }
 }
 
 /// The disk that holds the cache.
