@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use crate::whole;
+
 /// The name of the model inside the program.
 pub(crate) const EMBEDDED: &str = "embedded";
 
@@ -45,15 +47,8 @@ pub(crate) fn write(model: &str) -> Result<PathBuf> {
     let Some(path) = path() else {
         bail!("cannot remember the model: neither XDG_CONFIG_HOME nor HOME is set");
     };
-    let failed = || format!("cannot write {}", path.display());
-    let folder = path.parent().with_context(failed)?;
-    fs::create_dir_all(folder).with_context(failed)?;
     let text = serde_json::to_vec_pretty(&Config { model: Some(model.to_owned()) })?;
-    let half = path.with_extension(format!("{}.part", std::process::id()));
-    fs::write(&half, text)
-        .and_then(|()| fs::rename(&half, &path))
-        .inspect_err(|_| drop(fs::remove_file(&half)))
-        .with_context(failed)?;
+    whole::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }
 

@@ -11,6 +11,7 @@ use demask_gguf::escape;
 
 use crate::output;
 use crate::report::quantisation;
+use crate::whole;
 
 /// Positions of an ordinary canvas.
 const ENOUGH_FOR_MOST: usize = 256;
@@ -57,13 +58,7 @@ fn key(model: &Model, device: &Device) -> String {
 }
 
 fn file() -> Option<PathBuf> {
-    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let cache = if cfg!(windows) {
-        folder("LOCALAPPDATA")?
-    } else {
-        folder("XDG_CACHE_HOME").filter(|path| path.is_absolute()).or_else(|| Some(folder("HOME")?.join(".cache")))?
-    };
-    Some(cache.join("demask").join("curves.json"))
+    Some(demask_hub::own_folder("XDG_CACHE_HOME", ".cache")?.join("curves.json"))
 }
 
 /// What is kept; nothing if the file isn't there or holds something else.
@@ -71,14 +66,7 @@ fn read(path: &Path) -> Kept {
     std::fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
 }
 
-/// Writes the file: under another name first, so that nobody reads a half.
 fn write(path: &Path, kept: &Kept) -> Result<()> {
-    let name = || escape(path.as_os_str().as_encoded_bytes());
-    let part = path.with_extension(format!("json.{}.part", std::process::id()));
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot write `{}`", name()))?;
-    }
-    std::fs::write(&part, serde_json::to_vec_pretty(kept)?)
-        .and_then(|()| std::fs::rename(&part, path))
-        .with_context(|| format!("cannot write `{}`", name()))
+    let name = || format!("cannot write `{}`", escape(path.as_os_str().as_encoded_bytes()));
+    whole::write(path, &serde_json::to_vec_pretty(kept)?).with_context(name)
 }

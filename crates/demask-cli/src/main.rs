@@ -14,6 +14,7 @@ mod prompt;
 mod report;
 mod signals;
 mod view;
+mod whole;
 
 use std::process::ExitCode;
 

@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use demask_gguf::{Gguf, escape};
+use demask_gguf::Gguf;
 use demask_hub::{Found, Hub, ModelName, Plan, SHORT_NAMES, Settings};
 
 use crate::chosen;
@@ -153,11 +153,6 @@ fn is_short(text: &str) -> bool {
     let plain = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
     let known = SHORT_NAMES.iter().any(|row| row.name.eq_ignore_ascii_case(name));
     !name.is_empty() && plain(name) && (known || plain(text)) && text.bytes().all(|b| b.is_ascii_graphic() && b != b'/')
-}
-
-/// A path or name in a message.
-pub(crate) fn shown(text: &str) -> String {
-    escape(text)
 }
 
 #[cfg(test)]

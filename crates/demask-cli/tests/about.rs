@@ -21,7 +21,9 @@ fn help_is_success_on_stdout_and_survives_a_reader_that_leaves() {
     for command in commands() {
         let short = run(&[&command, "-h"]).succeeded();
         assert!(short.text().contains("Usage: demask") && short.stderr.is_empty(), "{command}");
-        assert!(help(&[&command]).len() >= short.text().len() / 2, "{command}");
+        let long = help(&[&command]);
+        assert!(long.len() >= short.text().len() / 2 && long.contains("Examples:"), "{command}");
+        assert!(long.lines().all(|line| line.chars().count() <= 100), "{command}");
         let mut child =
             demask().args([&command, "--help"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());

@@ -94,7 +94,7 @@ pub(crate) fn is_called(set: &FileSet, wanted: &str) -> bool {
 }
 
 /// The quantisation that a file's name tells: `Q4_K_M` of `LLaDA-8B-Instruct.Q4_K_M.gguf`, or else of its folder.
-pub fn quant_of(name: &str) -> Option<String> {
+pub(crate) fn quant_of(name: &str) -> Option<String> {
     let name = name.strip_suffix(".gguf").unwrap_or(name);
     name.rsplit('/').find_map(quant_in)
 }

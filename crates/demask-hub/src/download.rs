@@ -10,8 +10,9 @@ use crate::api;
 use crate::cache::RepoCache;
 use crate::error::Error;
 use crate::http::{self, Failure, Reply};
-use crate::hub::{Event, Events, Hub, Plan, RemoteFile, Tries, unfinished};
+use crate::hub::{Event, Events, Hub, Plan, RemoteFile, Tries};
 use crate::records::{Record, Verified};
+use crate::whole;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 256 << 10;
@@ -217,7 +218,7 @@ impl Hub {
         let up = "../".repeat(2 + file.name.matches('/').count());
         let target = PathBuf::from(format!("{up}blobs/{}", file.etag));
         // Made under another name and renamed: whoever reads the place meanwhile finds the old or the new file.
-        let new = unfinished(place);
+        let new = whole::beside(place);
         let _ = fs::remove_file(&new);
         if self.settings.links && (symlink(&target, &new).is_ok() || fs::hard_link(blob, &new).is_ok()) {
             return fs::rename(&new, place).map_err(Error::io("replace", place));

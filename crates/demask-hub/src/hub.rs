@@ -1,8 +1,7 @@
 //! The hub as its users see it: find, plan, pull.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -16,6 +15,7 @@ use crate::name::ModelName;
 use crate::names_of_server::{check_commit, check_etag, is_sha256};
 use crate::records::Records;
 use crate::settings::Settings;
+use crate::whole;
 
 /// Characters of a file's name that stand as they are in an address.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
@@ -233,7 +233,7 @@ impl Hub {
             return Ok(());
         }
         let path = repo.reference(revision);
-        write_whole(&path, plan.commit.as_bytes()).map_err(Error::io("write", &path))
+        whole::write(&path, plan.commit.as_bytes()).map_err(Error::io("write", &path))
     }
 
     /// Tries until it works, fails for good, or has failed too often in a row.
@@ -281,19 +281,4 @@ impl Tries {
         std::thread::sleep(wait);
         Ok(())
     }
-}
-
-/// A name beside `path` that no other process and no other thread of this one writes to.
-pub(crate) fn unfinished(path: &Path) -> PathBuf {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    path.with_extension(format!("{}-{}.part", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))
-}
-
-/// Writes a small file so that it is there as a whole or not at all.
-fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    fs::create_dir_all(path.parent().expect("it lies in a folder"))?;
-    let temporary = unfinished(path);
-    fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path)).inspect_err(|_| {
-        let _ = fs::remove_file(&temporary);
-    })
 }

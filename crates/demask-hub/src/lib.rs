@@ -25,9 +25,9 @@ mod name;
 mod names_of_server;
 mod records;
 mod settings;
+mod whole;
 
 pub use cache::{Cache, CachedModel, Found, RepoCache};
-pub use choose::quant_of;
 pub use error::Error;
 pub use health::{CacheFault, FaultKind};
 pub use http::is_proxy;

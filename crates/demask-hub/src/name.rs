@@ -83,7 +83,7 @@ impl RepoId {
     }
 
     /// The repository of a folder in the cache.
-    pub fn from_folder(folder: &str) -> Option<RepoId> {
+    pub(crate) fn from_folder(folder: &str) -> Option<RepoId> {
         let (owner, name) = folder.strip_prefix("models--")?.split_once("--")?;
         RepoId::new(owner, name).ok()
     }
@@ -126,7 +126,7 @@ impl ModelName {
     }
 
     /// The same model of a certain quantisation.
-    pub fn with_quant(&self, quant: &str) -> ModelName {
+    pub(crate) fn with_quant(&self, quant: &str) -> ModelName {
         ModelName { quant: Some(quant.to_owned()), ..self.clone() }
     }
 }

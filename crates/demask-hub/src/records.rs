@@ -7,8 +7,8 @@ use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
-use crate::hub::unfinished;
 use crate::names_of_server::is_sha256;
+use crate::whole;
 
 /// What is remembered of one blob.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,12 +60,8 @@ impl Records {
 
     /// Remembers. A record that can't be written only costs a hash another time.
     pub(crate) fn put(&self, etag: &str, record: &Record) {
-        let path = self.path(etag);
-        let temporary = unfinished(&path);
-        let Ok(text) = serde_json::to_vec(record) else { return };
-        let written = fs::create_dir_all(&self.folder).and_then(|()| fs::write(&temporary, text));
-        if written.and_then(|()| fs::rename(&temporary, &path)).is_err() {
-            let _ = fs::remove_file(&temporary);
+        if let Ok(text) = serde_json::to_vec(record) {
+            let _ = whole::write(&self.path(etag), &text);
         }
     }
 

@@ -134,16 +134,18 @@ impl Settings {
     }
 }
 
-/// The folder of demask's own files below the XDG folder that a variable tells, or below `HOME`; nothing if neither is set.
+/// The folder of demask's own files below the XDG folder that a variable tells, or below the user's own; nothing if neither is
+/// set.
 pub fn own_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
     own_folder_in(&|name| std::env::var_os(name).filter(|value| !value.is_empty()), variable, below_home)
 }
 
-/// The folder of demask's own files below an XDG folder: nothing if neither that nor `HOME` is set. A relative path in
-/// such a variable is to be ignored, says the XDG specification.
+/// The folder of demask's own files below an XDG folder, else (on Windows) below `LOCALAPPDATA`, else below `HOME`. A relative
+/// path in such a variable is to be ignored, says the XDG specification.
 fn own_folder_in(get: Variables<'_>, variable: &str, below_home: &str) -> Option<PathBuf> {
     let absolute = |name: &str| get(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute(variable).or_else(|| Some(absolute("HOME")?.join(below_home)))?;
+    let windows = || absolute("LOCALAPPDATA").filter(|_| cfg!(windows));
+    let base = absolute(variable).or_else(windows).or_else(|| Some(absolute("HOME")?.join(below_home)))?;
     Some(base.join("demask"))
 }
 

@@ -96,8 +96,8 @@ pub(crate) struct RmArgs {
 #[command(
     long_about = "Make this machine ready: look at processor, memory and disk, download a model that fits (after a yes), answer \
         a prompt of 16 tokens with it, and remember it as the model of commands without -m.\n\n\
-        Without --model that is the largest of the known models that fits the memory; `--model embedded` goes back to the \
-        small one inside the program. Without a terminal to ask on, and without --yes, nothing is downloaded: exit code 3.",
+        Without --model that is the model of the last setup, else `llada`, or the small one inside the program where that \
+        doesn't fit the memory; `--model embedded` goes back to the small one. Without a terminal to ask on, and without --yes, nothing is downloaded: exit code 3.",
     after_help = "Examples:\n  \
         demask setup\n  \
         demask setup --yes --model dream\n  \

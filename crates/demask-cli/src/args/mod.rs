@@ -32,8 +32,8 @@ use crate::output;
     disable_help_subcommand = true,
     long_about = "Run diffusion language models on your own machine.\n\n\
         A diffusion language model doesn't write left to right: it starts from a canvas of open positions and decides, \
-        step by step, those it is surest of. demask reads GGUF files and runs on the CPU. It comes with a small model, \
-        so that it answers without a download.",
+        step by step, those it is surest of. demask reads GGUF files and runs on the CPU or on an NVIDIA GPU. It comes \
+        with a small model, so that it answers without a download.",
     after_help = "Examples:\n  \
         demask run \"List the planets separated by commas.\"\n  \
         demask run -m model.gguf -f question.txt --verbose\n  \

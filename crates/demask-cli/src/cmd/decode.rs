@@ -10,10 +10,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use demask::diffusion::Settings;
 use demask::diffusion::trace::TraceLine;
-use demask::{Canvas, Device, Finish, Generation, Model, Request, StepReport};
+use demask::{Canvas, Device, Finish, Generation, Model, ModelFile, Request, StepReport};
 use demask_gguf::escape;
 
-use crate::args::ViewArgs;
+use super::auto::tune;
+use super::load_timed_model;
+use crate::args::{DeviceArgs, ViewArgs};
 use crate::failure::Ended;
 use crate::output::{self, Out};
 use crate::report::{RunReport, Timings, Written};
@@ -55,14 +57,6 @@ pub(super) struct Watched<'a> {
 }
 
 impl Watched<'_> {
-    /// Runs it from `canvas` to its end, which is that of the command.
-    pub(super) fn go(self, subject: &dyn Subject, canvas: &Canvas, out: &mut Out) -> Result<()> {
-        if !self.view.verbose {
-            say_if_approximate(self.model, self.settings);
-        }
-        if self.answer(subject, canvas, out)?.interrupted { Err(Ended::Interrupted.into()) } else { Ok(()) }
-    }
-
     /// Runs it from `canvas` to its end.
     pub(super) fn answer(mut self, subject: &dyn Subject, canvas: &Canvas, out: &mut Out) -> Result<Answered> {
         let (view, tokenizer) = (self.view, self.model.tokenizer());
@@ -161,6 +155,32 @@ impl Watched<'_> {
         }
         failure.map_or(Ok((generation, settled)), Err)
     }
+}
+
+/// A run as a command: loads what it needs and ends with it. `opened` is the time that the file took to open.
+pub(super) fn run_command(
+    (file, opened): (ModelFile, Duration),
+    canvas: &Canvas,
+    request: Request,
+    device: &DeviceArgs,
+    view: &ViewArgs,
+    subject: &dyn Subject,
+) -> Result<()> {
+    file.settings(canvas, &request.before_tuning())?;
+    let device = device.open()?;
+    let started = Instant::now();
+    let (model, stopwatch) = load_timed_model(file, &device)?;
+    let load = opened + started.elapsed();
+    let (request, auto) = tune(&model, &device, canvas, request)?;
+    let settings = model.settings(canvas, &request)?;
+    signals::watch().context("cannot watch for Ctrl-C")?;
+    if !view.verbose {
+        say_if_approximate(&model, &settings);
+    }
+    let timings = Timings { load, auto, stopwatch, ..Timings::default() };
+    let watched = Watched { view, model: &model, device: &device, request: &request, settings: &settings, timings };
+    let answered = watched.answer(subject, canvas, &mut Out::stdout())?;
+    if answered.interrupted { Err(Ended::Interrupted.into()) } else { Ok(()) }
 }
 
 /// Says that a text may not be the reference's.

@@ -3,20 +3,18 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use demask::blanks::Marked;
 use demask::{Canvas, Finish, Generation, Model, ModelFile};
 use serde::Serialize;
 
-use super::auto::tune;
-use super::decode::{Subject, Watched, check_writable};
-use super::{load_timed_model, read_model};
+use super::decode::{Subject, check_writable, run_command};
+use super::read_model;
 use crate::args::{InfillArgs, list_recipes};
 use crate::failure::{Advised, Misuse};
 use crate::output::{self, Out};
 use crate::prompt::Source;
-use crate::report::{RunReport, Timings, Written};
-use crate::signals;
+use crate::report::{RunReport, Written};
 
 /// Runs the command. Everything that can be refused is refused before the weights are loaded.
 pub(crate) fn run(args: &InfillArgs) -> Result<()> {
@@ -40,19 +38,7 @@ pub(crate) fn run(args: &InfillArgs) -> Result<()> {
     let opened = started.elapsed();
     let (tokens, blanks) = marked.tokens(file.tokenizer());
     let canvas = canvas(&file, &tokens)?;
-    file.settings(&canvas, &request.before_tuning())?;
-    let device = args.device.open()?;
-
-    let started = Instant::now();
-    let (model, stopwatch) = load_timed_model(file, &device)?;
-    let load = opened + started.elapsed();
-    let (request, auto) = tune(&model, &device, &canvas, request)?;
-    let settings = model.settings(&canvas, &request)?;
-    let timings = Timings { load, auto, stopwatch, ..Timings::default() };
-    signals::watch().context("cannot watch for Ctrl-C")?;
-    let (view, request, settings) = (&args.view, &request, &settings);
-    let watched = Watched { view, model: &model, device: &device, request, settings, timings };
-    watched.go(&Filled { blanks }, &canvas, &mut Out::stdout())
+    run_command((file, opened), &canvas, request, &args.device, &args.view, &Filled { blanks })
 }
 
 /// The canvas of a text with blanks.

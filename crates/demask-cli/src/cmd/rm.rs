@@ -3,13 +3,14 @@
 use std::ffi::OsStr;
 
 use anyhow::{Context as _, Result};
+use demask_gguf::escape;
 use demask_hub::{Cache, Settings};
 
 use crate::args::RmArgs;
 use crate::chosen;
 use crate::consent::{self, NeedsYes};
 use crate::failure::Advised;
-use crate::model_ref::{Consent, ModelRef, model_name, shown};
+use crate::model_ref::{Consent, ModelRef, model_name};
 use crate::output::{self, size};
 
 /// Runs the command.
@@ -23,7 +24,7 @@ pub(crate) fn run(args: &RmArgs) -> Result<()> {
 
 fn remove(cache: &Cache, given: &str, yes: bool) -> Result<()> {
     if let ModelRef::File(_) = ModelRef::read(OsStr::new(given), Consent::default()) {
-        let message = format!("`{}` is a path; `demask rm` deletes models that were pulled", shown(given));
+        let message = format!("`{}` is a path; `demask rm` deletes models that were pulled", escape(given));
         return Err(Advised::new(message, "`demask list` shows them; delete files of your own with `rm`").into());
     }
     let model = model_name(given)?;

@@ -2,16 +2,14 @@
 
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use demask::{Canvas, Generation, Model};
 
-use super::auto::tune;
-use super::decode::{Subject, Watched, check_writable};
-use super::{load_timed_model, name_file, read_model};
+use super::decode::{Subject, check_writable, run_command};
+use super::{name_file, read_model};
 use crate::args::{RunArgs, list_recipes};
 use crate::output::{self, Out};
-use crate::report::{RunReport, Timings, Written};
-use crate::signals;
+use crate::report::{RunReport, Written};
 
 /// Runs the command. Everything that can be refused is refused before the weights are loaded.
 pub(crate) fn run(args: &RunArgs) -> Result<()> {
@@ -32,19 +30,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let name = file.gguf().name().to_owned();
     let prompt = args.prompt.tokens(file.gguf(), file.tokenizer(), false).map_err(|error| name_file(error, &name))?;
     let canvas = file.canvas(&prompt, request.max_tokens)?;
-    file.settings(&canvas, &request.before_tuning())?;
-    let device = args.device.open()?;
-
-    let started = Instant::now();
-    let (model, stopwatch) = load_timed_model(file, &device)?;
-    let load = opened + started.elapsed();
-    let (request, auto) = tune(&model, &device, &canvas, request)?;
-    let settings = model.settings(&canvas, &request)?;
-    let timings = Timings { load, auto, stopwatch, ..Timings::default() };
-    signals::watch().context("cannot watch for Ctrl-C")?;
-    let (view, request, settings) = (&args.view, &request, &settings);
-    let watched = Watched { view, model: &model, device: &device, request, settings, timings };
-    watched.go(&Answer, &canvas, &mut Out::stdout())
+    run_command((file, opened), &canvas, request, &args.device, &args.view, &Answer)
 }
 
 /// The answer to a prompt: what stands before its end token.

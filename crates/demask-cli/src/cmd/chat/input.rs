@@ -187,9 +187,7 @@ const EIO: i32 = 5;
 
 /// `$XDG_STATE_HOME/demask/history`, else `~/.local/state/demask/history`; nowhere without a home.
 fn history_file() -> Option<PathBuf> {
-    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")))?;
-    Some(state.join("demask/history"))
+    Some(demask_hub::own_folder("XDG_STATE_HOME", ".local/state")?.join("history"))
 }
 
 /// Fences keep a line open; Tab completes orders.

@@ -15,6 +15,7 @@ use super::items::Item;
 use crate::failure::Misuse;
 use crate::output;
 use crate::prompt::read_bounded;
+use crate::whole;
 
 /// A file is written at most this often.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -176,16 +177,13 @@ impl Results {
         self.saved.elapsed() >= PERIOD
     }
 
-    /// Writes the file: under another name first, so that a failure leaves the one before.
+    /// Writes the file; a failure leaves the one before.
     pub(super) fn save(&mut self, path: &Path, summary: impl Serialize) -> Result<()> {
         let results = self.table.iter().flatten().flatten().chain(&self.others).collect();
         let keeps = Keeps { heading: &self.heading, summary, results };
-        let mut name = path.as_os_str().to_owned();
-        name.push(".part");
         serde_json::to_vec_pretty(&keeps)
             .map_err(std::io::Error::from)
-            .and_then(|json| fs::write(&name, json))
-            .and_then(|()| fs::rename(&name, path))
+            .and_then(|json| whole::write(path, &json))
             .with_context(|| format!("cannot write `{}`", escape(path.as_os_str().as_encoded_bytes())))?;
         self.saved = Instant::now();
         Ok(())

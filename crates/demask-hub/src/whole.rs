@@ -1,0 +1,21 @@
+//! Files that are there as a whole or not at all: written under another name first, then renamed.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A name beside `path` that no other process and no other thread of this one writes to.
+pub(crate) fn beside(path: &Path) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    path.with_extension(format!("{}-{}.part", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// Writes a small file, and the folder that it lies in.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    fs::create_dir_all(path.parent().expect("it lies in a folder"))?;
+    let part = beside(path);
+    fs::write(&part, bytes).and_then(|()| fs::rename(&part, path)).inspect_err(|_| {
+        let _ = fs::remove_file(&part);
+    })
+}
