@@ -87,8 +87,21 @@ pub(crate) async fn authorize(State(app): State<Arc<App>>, request: Request, nex
     }
 }
 
-/// Reads the body of a POST: JSON, not too long, within the time.
-pub(crate) async fn read_body(app: &App, headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
+/// Reads the body of a POST and lets `prepare` make something of it, where that may take its time.
+pub(crate) async fn read<T: Send + 'static>(
+    app: &Arc<App>,
+    headers: &HeaderMap,
+    body: Body,
+    prepare: fn(&App, &[u8]) -> Result<T, ApiError>,
+) -> Result<T, ApiError> {
+    let body = read_body(app, headers, body).await?;
+    let app = Arc::clone(app);
+    let prepared = tokio::task::spawn_blocking(move || prepare(&app, &body)).await;
+    prepared.map_err(|_| ApiError::internal("the request could not be read"))?
+}
+
+/// The body of a POST: JSON, not too long, within the time.
+async fn read_body(app: &App, headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = kind.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {

@@ -203,10 +203,7 @@ pub(crate) async fn denoise(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let body = guard::read_body(&app, &headers, body).await?;
-    let for_reading = Arc::clone(&app);
-    let read = tokio::task::spawn_blocking(move || prepare(&for_reading, &body)).await;
-    let (asked, blanks) = read.map_err(|_| ApiError::internal("the request could not be read"))??;
+    let (asked, blanks) = guard::read(&app, &headers, body, prepare).await?;
     let (running, ahead) = asked.submit(&app, number)?;
     let canvas = &asked.canvases[0];
     let settings = app.runner.file().settings(canvas, &asked.request)?;

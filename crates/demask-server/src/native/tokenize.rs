@@ -47,9 +47,7 @@ pub(crate) async fn tokenize(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Tokens>, ApiError> {
-    let body = guard::read_body(&app, &headers, body).await?;
-    let read = tokio::task::spawn_blocking(move || tokens(&app, &body)).await;
-    read.map_err(|_| ApiError::internal("the request could not be read"))?.map(Json)
+    guard::read(&app, &headers, body, tokens).await.map(Json)
 }
 
 fn tokens(app: &App, body: &[u8]) -> Result<Tokens, ApiError> {

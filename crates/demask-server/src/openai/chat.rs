@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::stream::{self, Chunks, to_json};
-use super::{Stop, StreamOptions, Usage, answers, id};
+use super::{Form, Stop, StreamOptions, Usage, answers, form, id};
 use crate::app::{self, App};
 use crate::failure::{ApiError, ErrorBody};
 use crate::fields::Fields;
@@ -216,10 +216,7 @@ pub(crate) async fn complete(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let body = guard::read_body(&app, &headers, body).await?;
-    let for_reading = Arc::clone(&app);
-    let read = tokio::task::spawn_blocking(move || prepare(&for_reading, &body)).await;
-    let (asked, options) = read.map_err(|_| ApiError::internal("the request could not be read"))??;
+    let (asked, options) = guard::read(&app, &headers, body, prepare).await?;
     let (mut running, _) = asked.submit(&app, number)?;
     let chunks = ChatChunks {
         id: id(&app, "chatcmpl", number),
@@ -246,12 +243,6 @@ pub(crate) async fn complete(
     let ChatChunks { id, created, model, .. } = chunks;
     let object = "chat.completion";
     Ok(Json(ChatCompletion { id, object, created, model, choices, usage, system_fingerprint: None }).into_response())
-}
-
-/// How the answer is to be sent.
-pub(super) struct Form {
-    pub(super) stream: bool,
-    pub(super) include_usage: bool,
 }
 
 fn prepare(app: &App, body: &[u8]) -> Result<(Asked, Form), ApiError> {
@@ -288,15 +279,6 @@ fn prepare(app: &App, body: &[u8]) -> Result<(Asked, Form), ApiError> {
     let asked = Asked { canvases: vec![canvas], subject: Subject::Answer, request, n, stop };
     asked.check(app)?;
     Ok((asked, form))
-}
-
-pub(super) fn form(stream: Option<bool>, options: Option<StreamOptions>) -> Result<Form, ApiError> {
-    let stream = stream.unwrap_or(false);
-    if options.is_some() && !stream {
-        return Err(ApiError::field("stream_options", "`stream_options` goes with `stream`, which is not set"));
-    }
-    let include_usage = options.and_then(|options| options.include_usage).unwrap_or(false);
-    Ok(Form { stream, include_usage })
 }
 
 struct ChatChunks {

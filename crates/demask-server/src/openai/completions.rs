@@ -13,9 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::chat::form;
 use super::stream::{self, Chunks, to_json};
-use super::{Stop, StreamOptions, Usage, answers, id};
+use super::{Form, Stop, StreamOptions, Usage, answers, form, id};
 use crate::app::{self, App};
 use crate::failure::{ApiError, ErrorBody};
 use crate::fields::Fields;
@@ -116,10 +115,7 @@ pub(crate) async fn complete(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let body = guard::read_body(&app, &headers, body).await?;
-    let for_reading = Arc::clone(&app);
-    let read = tokio::task::spawn_blocking(move || prepare(&for_reading, &body)).await;
-    let (asked, options) = read.map_err(|_| ApiError::internal("the request could not be read"))??;
+    let (asked, options) = guard::read(&app, &headers, body, prepare).await?;
     let (mut running, _) = asked.submit(&app, number)?;
     let (runs, given) = (asked.runs(), asked.given());
     let chunks = TextChunks {
@@ -146,7 +142,7 @@ pub(crate) async fn complete(
     Ok(Json(chunks.completion(choices, Some(Some(usage)))).into_response())
 }
 
-fn prepare(app: &App, body: &[u8]) -> Result<(Asked, super::chat::Form), ApiError> {
+fn prepare(app: &App, body: &[u8]) -> Result<(Asked, Form), ApiError> {
     let mut fields = Fields::read(body)?;
     fields.drop_neutral(&[
         ("best_of", &[json!(1)]),

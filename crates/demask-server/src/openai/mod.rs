@@ -88,6 +88,21 @@ pub(crate) struct StreamOptions {
     include_obfuscation: Option<bool>,
 }
 
+/// How the answer is to be sent.
+struct Form {
+    stream: bool,
+    include_usage: bool,
+}
+
+fn form(stream: Option<bool>, options: Option<StreamOptions>) -> Result<Form, ApiError> {
+    let stream = stream.unwrap_or(false);
+    if options.is_some() && !stream {
+        return Err(ApiError::field("stream_options", "`stream_options` goes with `stream`, which is not set"));
+    }
+    let include_usage = options.and_then(|options| options.include_usage).unwrap_or(false);
+    Ok(Form { stream, include_usage })
+}
+
 /// The number of answers per prompt.
 fn answers(n: Option<usize>) -> Result<usize, ApiError> {
     match n.unwrap_or(1) {

@@ -108,9 +108,8 @@ export class Canvas {
         node.classList.toggle("end", isEnd);
       }
       node.classList.toggle("fresh", fresh);
-      node.classList.toggle("after", ended && !this.root.classList.contains("flow"));
       // In a text with blanks an end token only means that the blank is shorter.
-      node.classList.toggle("open", open);
+      node.classList.toggle("after", ended && !this.root.classList.contains("flow"));
     }
     return ended || isEnd;
   }
