@@ -7,8 +7,7 @@ The canvas is a prompt of 150 tokens and 256 open positions in blocks of 32. lla
 of its 256 steps, so a few of its steps are timed and multiplied; it runs in both of its settings (see peers.py). demask runs the
 whole answer, every forward pass as it is; as the weights are random, the number of positions that a step decides is set by a
 scripted confidence, 2.8 on average. Programs run one after the other, llama.cpp before and after demask. Writes
-runs/DATE-MACHINE/decode-SIZE.json and a Markdown table beside it. `--own-share` gives each measured process a scheduling
-group of its own, above the others (Linux, root), for machines that do other things too.
+runs/DATE-MACHINE/decode-SIZE.json and a Markdown table beside it. `--share` is for machines that do other things too, see peers.py.
 """
 
 import argparse
@@ -25,17 +24,6 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROWS, STEPS, TOKENS, BAR = 150 + 256, 256, 256, 20
 
 
-def output(command, own_share):
-    """What a program prints as JSON."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
-    if own_share:
-        pathlib.Path(f"/proc/{process.pid}/autogroup").write_text("-19")
-    text = process.communicate()[0]
-    if process.returncode:
-        sys.exit(f"{command[0]} failed")
-    return json.loads(text)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model")
@@ -43,7 +31,7 @@ def main():
     parser.add_argument("--threads", default=2, type=int, help="of llama.cpp; demask takes the machine's physical cores")
     parser.add_argument("--repeat", default=1, type=int, help="steps of llama.cpp per round and setting")
     parser.add_argument("--exact-steps", default=2, type=int, help="steps of demask's `exact` that are timed")
-    parser.add_argument("--own-share", action="store_true")
+    parser.add_argument("--share", type=int, help="weight of each measured process's own scheduling group, -20 to 19")
     parser.add_argument("--build", default="release profile", help="how demask was built, told in the result")
     args = parser.parse_args()
     say = lambda text: print(text, file=sys.stderr, flush=True)
@@ -56,13 +44,13 @@ def main():
         for name in steps:
             command = [sys.executable, str(HERE / "peers.py"), "--worker", args.model, "--threads", str(args.threads), "--repeat",
                        str(args.repeat), "--rows", str(ROWS)] + ([] if name == "llama.cpp" else ["--no-repack"])
-            found = output(command, args.own_share)
+            found = peers.run(command, args.share)
             version = found["version"]
             steps[name] += found["seconds"][str(ROWS)]
             say(f"{name}: {found['seconds'][str(ROWS)]} s per step of {ROWS} rows")
 
     def demask(recipe, most=None):
-        found = output([args.example, args.model, recipe] + ([str(most)] if most else []), args.own_share)
+        found = peers.run([args.example, args.model, recipe] + ([str(most)] if most else []), args.share)
         say(f"demask {recipe}: {found['steps']} steps, {sum(found['step_seconds']):.1f} s")
         return found
 
@@ -79,7 +67,7 @@ def main():
     size = name.removeprefix("llada-")
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
     result = {"model": name, "machine": about, "date": datetime.date.today().isoformat(), "commit": commit, "threads": args.threads,
-              "build": args.build, "peer_version": version, "prompt": 150, "open": 256, "block_length": 32, "scripted_commits_per_step": 2.8,
+              "share": args.share, "build": args.build, "peer_version": version, "prompt": 150, "open": 256, "block_length": 32, "scripted_commits_per_step": 2.8,
               "demask_fast": fast, "demask_exact_steps": exact, "llama_cpp_step_seconds": steps,
               "tokens_per_s": {"demask fast": speed, "demask exact": own, **peer},
               "fast_over": {**{n: speed / p for n, p in peer.items()}, "demask exact": speed / own}}
@@ -89,7 +77,8 @@ def main():
     (folder / f"decode-{size}.json").write_text(json.dumps(result, indent=1) + "\n")
 
     lines = [f"{name}, random weights, {fast['device']}, {about['cpu']}, {result['date']}, commit {commit}; prompt 150 tokens, 256 open positions, "
-             f"blocks of 32; {version}; demask built in the {args.build}", "", "| | steps | rows per step | s per step | visible tokens/s | `fast` is |", "|---|--:|--:|--:|--:|--:|",
+             f"blocks of 32; {version}; demask built in the {args.build}; peak memory of `fast` {fast['peak_rss_bytes'] / 1e9:.2f} GB", "",
+             "| | steps | rows per step | s per step | visible tokens/s | `fast` is |", "|---|--:|--:|--:|--:|--:|",
              f"| demask, `fast` | {fast['steps']} | {fast['rows'] / fast['steps']:.0f} | {seconds / fast['steps']:.2f} | {speed:.3f} | |",
              f"| demask, `exact` | 256 ({len(exact['step_seconds'])} timed) | {ROWS} | {statistics.median(exact['step_seconds']):.2f} | {own:.4f} | "
              f"{speed / own:.1f} x |"]

@@ -36,15 +36,17 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def run(command, share, isa=None):
-    """What a measured program prints, as JSON."""
+    """What a measured program prints, as JSON, with its peak memory."""
     environment = dict(os.environ, **({"DEMASK_ISA": isa} if isa else {}))
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=share is not None)
     if share is not None:
         pathlib.Path(f"/proc/{process.pid}/autogroup").write_text(str(share))
-    out = process.communicate()[0]
+    out = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         sys.exit(f"{command[0]} failed with status {process.returncode}")
-    return json.loads(out)
+    return {"peak_rss_bytes": usage.ru_maxrss * 1024, **json.loads(out)}
 
 
 def demask(binary, model, rows, threads, repeat, share, isa):

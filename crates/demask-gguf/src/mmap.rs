@@ -81,9 +81,9 @@ impl Bytes {
         if let Source::Mapped(map) = &*self.source
             && start < end
         {
-            // SAFETY: the range lies inside the mapping (a field invariant, and cut to it above). The mapping is of a file and is never
-            // written through, so dropped pages come back from the file with the same content; no page holds data
-            // that exists only in memory.
+            // SAFETY: the range lies inside the mapping (a field invariant, and cut to it above). The mapping is of a
+            // file and is never written through, so dropped pages come back from the file with the same content; no
+            // page holds data that exists only in memory.
             let _ = unsafe {
                 map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, self.start + start, end - start)
             };

@@ -55,9 +55,7 @@ impl Cpu {
         }
         self.reserved.fetch_max(rows, Ordering::Release);
     }
-}
 
-impl Cpu {
     /// What the integer sums of `x` times `w` start from, see [`super::OperandTile::starts`].
     pub(super) fn starts(&self, x: &Operand, w: &Matrix) -> MutexGuard<'_, Vec<i32>> {
         let mut starts = self.starts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

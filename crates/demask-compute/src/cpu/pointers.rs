@@ -1,4 +1,4 @@
-//! What a kernel reads and writes, as pointers whose lengths were checked once.
+//! What a kernel reads and writes, as pointers whose lengths were checked once, and the kernel for a tile's row count.
 #![allow(unsafe_code)]
 
 use super::form::CodesForm;
@@ -65,25 +65,7 @@ impl Pointers {
             out: out.as_mut_ptr(),
         }
     }
-}
 
-/// Calls `$kernel::<ROWS, HALVES, MINS>($pointers)` for the tile's row count and the form.
-macro_rules! dispatch {
-    ($kernel:ident, $rows:expr, $form:expr, $pointers:expr, [$($count:literal),*]) => {
-        match ($rows, $form.halves, $form.has_mins) {
-            $(
-                ($count, 1, false) => $kernel::<$count, 1, false>($pointers),
-                ($count, 1, true) => $kernel::<$count, 1, true>($pointers),
-                ($count, _, false) => $kernel::<$count, 2, false>($pointers),
-                ($count, _, true) => $kernel::<$count, 2, true>($pointers),
-            )*
-            (rows, ..) => unreachable!("a tile of {rows} rows"),
-        }
-    };
-}
-pub(super) use dispatch;
-
-impl Pointers {
     /// The same, but from weight row `row` of the panel on.
     ///
     /// # Safety
@@ -116,3 +98,53 @@ impl Pointers {
         }
     }
 }
+
+/// Calls `$kernel::<ROWS, HALVES, MINS>($pointers)` for the tile's row count and the form.
+macro_rules! dispatch {
+    ($kernel:ident, $rows:expr, $form:expr, $pointers:expr, [$($count:literal),*]) => {
+        match ($rows, $form.halves, $form.has_mins) {
+            $(
+                ($count, 1, false) => $kernel::<$count, 1, false>($pointers),
+                ($count, 1, true) => $kernel::<$count, 1, true>($pointers),
+                ($count, _, false) => $kernel::<$count, 2, false>($pointers),
+                ($count, _, true) => $kernel::<$count, 2, true>($pointers),
+            )*
+            (rows, ..) => unreachable!("a tile of {rows} rows"),
+        }
+    };
+}
+pub(super) use dispatch;
+
+/// Checks that what a wide kernel reads and writes lies inside its slices: it reads its output whatever the depth is.
+pub(super) fn check_wide(
+    w: &[f32],
+    w_stride: usize,
+    a: &[f32],
+    a_stride: usize,
+    rows: usize,
+    depth: usize,
+    out: &[f32],
+    out_stride: usize,
+) {
+    if rows > 0 {
+        assert!(
+            depth > 0
+                && w.len() >= (depth - 1) * w_stride + PANEL_ROWS
+                && a.len() >= (rows - 1) * a_stride + depth
+                && out.len() >= (rows - 1) * out_stride + PANEL_ROWS,
+            "weights, activations and output fit together"
+        );
+    }
+}
+
+/// Calls `$kernel::<ROWS>` for `$rows` rows.
+macro_rules! dispatch_rows {
+    ($rows:expr, $kernel:ident $args:tt, [$($count:literal),*]) => {
+        match $rows {
+            0 => {}
+            $($count => $kernel::<$count> $args,)*
+            rows => unreachable!("a tile of {rows} rows"),
+        }
+    };
+}
+pub(super) use dispatch_rows;

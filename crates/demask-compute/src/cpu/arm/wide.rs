@@ -3,6 +3,7 @@
 use std::arch::aarch64::*;
 
 use super::super::kernels::PANEL_ROWS;
+use super::super::pointers::{check_wide, dispatch_rows};
 
 /// Columns per pass: four registers.
 const PASS: usize = 16;
@@ -17,26 +18,13 @@ pub(super) fn neon_wide(
     out: &mut [f32],
     out_stride: usize,
 ) {
-    if rows == 0 || depth == 0 {
-        return;
-    }
-    assert!(
-        w.len() >= (depth - 1) * w_stride + PANEL_ROWS
-            && a.len() >= (rows - 1) * a_stride + depth
-            && out.len() >= (rows - 1) * out_stride + PANEL_ROWS,
-        "weights, activations and output fit together"
-    );
+    check_wide(w, w_stride, a, a_stride, rows, depth, out, out_stride);
+    let (w, a, out) = (w.as_ptr(), a.as_ptr(), out.as_mut_ptr());
     for first in (0..PANEL_ROWS).step_by(PASS) {
-        let (w, a, out) = (w[first..].as_ptr(), a.as_ptr(), out[first..].as_mut_ptr());
         // SAFETY: lengths were checked above for 32 columns; NEON is in every target's baseline.
         unsafe {
-            match rows {
-                1 => rows_of::<1>(w, w_stride, a, a_stride, depth, out, out_stride),
-                2 => rows_of::<2>(w, w_stride, a, a_stride, depth, out, out_stride),
-                3 => rows_of::<3>(w, w_stride, a, a_stride, depth, out, out_stride),
-                4 => rows_of::<4>(w, w_stride, a, a_stride, depth, out, out_stride),
-                rows => unreachable!("a tile of {rows} rows"),
-            }
+            let (w, out) = (w.add(first), out.add(first));
+            dispatch_rows!(rows, rows_of(w, w_stride, a, a_stride, depth, out, out_stride), [1, 2, 3, 4])
         }
     }
 }
@@ -44,7 +32,7 @@ pub(super) fn neon_wide(
 /// 16 columns.
 ///
 /// # Safety
-/// `w`, `a` and `out` must have the lengths that [`neon_wide`] checks, with `ROWS` rows and 16 columns.
+/// `w`, `a` and `out` must have the lengths that [`check_wide`] asks for, with `ROWS` rows and 16 columns.
 #[target_feature(enable = "neon")]
 unsafe fn rows_of<const ROWS: usize>(
     w: *const f32,

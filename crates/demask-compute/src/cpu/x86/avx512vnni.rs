@@ -4,7 +4,7 @@
 //! [`OperandTile::starts`]).
 //!
 //! A tile is 32 weight rows (two registers) by up to 6 activation rows: 12 integer and 12 f32 sums stay in registers,
-//! each broadcast activation serves two multiplications. (Twice as many rows with f32 sums in memory are no faster.) Per 32 weights and activation row of 16 weight rows: 8
+//! each broadcast activation serves two multiplications. Per 32 weights and activation row of 16 weight rows: 8
 //! multiplications, 2 fused multiply-adds to scale, 1 more for minima.
 
 use std::arch::x86_64::*;

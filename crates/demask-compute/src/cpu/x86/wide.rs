@@ -3,38 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::super::kernels::PANEL_ROWS;
-
-/// Checks that a wide kernel's reads and writes lie inside its slices.
-fn check(
-    w: &[f32],
-    w_stride: usize,
-    a: &[f32],
-    a_stride: usize,
-    rows: usize,
-    depth: usize,
-    out: &[f32],
-    out_stride: usize,
-) {
-    if rows > 0 && depth > 0 {
-        assert!(
-            w.len() >= (depth - 1) * w_stride + PANEL_ROWS
-                && a.len() >= (rows - 1) * a_stride + depth
-                && out.len() >= (rows - 1) * out_stride + PANEL_ROWS,
-            "weights, activations and output fit together"
-        );
-    }
-}
-
-/// Calls `$kernel::<ROWS>` for `$rows` rows.
-macro_rules! dispatch_rows {
-    ($rows:expr, $kernel:ident $args:tt, [$($count:literal),*]) => {
-        match $rows {
-            0 => {}
-            $($count => $kernel::<$count> $args,)*
-            rows => unreachable!("a tile of {rows} rows"),
-        }
-    };
-}
+use super::super::pointers::{check_wide, dispatch_rows};
 
 pub(super) fn avx512_wide(
     w: &[f32],
@@ -46,20 +15,14 @@ pub(super) fn avx512_wide(
     out: &mut [f32],
     out_stride: usize,
 ) {
-    check(w, w_stride, a, a_stride, rows, depth, out, out_stride);
+    check_wide(w, w_stride, a, a_stride, rows, depth, out, out_stride);
     let (w, a, out) = (w.as_ptr(), a.as_ptr(), out.as_mut_ptr());
     // SAFETY: lengths were checked above, features before the table was handed out.
-    unsafe {
-        dispatch_rows!(
-            rows,
-            avx512_rows(w, w_stride, a, a_stride, depth, out, out_stride),
-            [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
-        )
-    }
+    unsafe { dispatch_rows!(rows, avx512_rows(w, w_stride, a, a_stride, depth, out, out_stride), [1, 2, 3, 4, 5, 6]) }
 }
 
 /// # Safety
-/// `w`, `a` and `out` must have the lengths that [`check`] asks for, with `ROWS` rows.
+/// `w`, `a` and `out` must have the lengths that [`check_wide`] asks for, with `ROWS` rows.
 #[target_feature(enable = "avx512f")]
 unsafe fn avx512_rows<const ROWS: usize>(
     w: *const f32,
@@ -105,7 +68,7 @@ pub(super) fn avx2_wide(
     out: &mut [f32],
     out_stride: usize,
 ) {
-    check(w, w_stride, a, a_stride, rows, depth, out, out_stride);
+    check_wide(w, w_stride, a, a_stride, rows, depth, out, out_stride);
     let (w, a, out) = (w.as_ptr(), a.as_ptr(), out.as_mut_ptr());
     for first in (0..PANEL_ROWS).step_by(16) {
         // SAFETY: lengths were checked above for 32 columns, features before the table was handed out.

@@ -76,6 +76,10 @@ fn code(value: f32, least: i32, most: i32) -> i32 {
 mod tests {
     use super::*;
 
+    /// Whole blocks of every type, and many: the error of one block of 32 is that of its largest weight. (llama.cpp's Q5_0
+    /// has 0.024 to 0.064 on these blocks, 0.042 over all.)
+    const WEIGHTS: usize = 1 << 14;
+
     /// Weights as they are in models: many small, few large, and edge cases.
     fn cases(len: usize) -> Vec<Vec<f32>> {
         let mut state = 1u64;
@@ -104,10 +108,10 @@ mod tests {
     #[test]
     fn encoded_weights_come_back() {
         // Largest relative RMS error of normal weights, by bits.
-        let bars = [(4, 0.09), (5, 0.06), (6, 0.022), (8, 0.007)];
+        let bars = [(4, 0.09), (5, 0.045), (6, 0.022), (8, 0.007)];
         for (ty, _) in ENCODERS {
             let row = ty.row();
-            for (at, values) in cases(row.block_len.max(32)).iter().enumerate() {
+            for (at, values) in cases(WEIGHTS).iter().enumerate() {
                 let mut bytes = vec![0xaa; ty.row_bytes(values.len()).expect("whole blocks")];
                 ty.encode(values, &mut bytes);
                 let mut back = vec![f32::NAN; values.len()];
