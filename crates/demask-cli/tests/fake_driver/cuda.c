@@ -1,0 +1,92 @@
+// A driver without a card: the functions of libcuda that demask calls. FAKE_CUDA says what goes wrong:
+//   none          nothing, except that kernels do nothing
+//   no-device     there is no card
+//   no-card-0     the driver starts and counts no cards
+//   old           made for CUDA 11.8
+//   old-card      a card of compute capability 7.5
+//   small         a card with 400 MB
+//   tiny          a card with 200 MB
+//   oom=N         memory runs out at allocation N
+//   lost=N        the card is lost at launch N
+//   bad-ptx       the kernels don't compile
+// FAKE_CUDA_LOG names a file that gets the number of graphs and of their launches at the end.
+// Built with -DMISSING, it lacks a function, like a driver of long ago.
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef int Result;
+static long allocations, launches, graphs, graph_launches;
+
+static int mode(const char *name) {
+    const char *found = getenv("FAKE_CUDA");
+    return found && strcmp(found, name) == 0;
+}
+
+static long limit(const char *name) {
+    const char *found = getenv("FAKE_CUDA");
+    size_t len = strlen(name);
+    return found && strncmp(found, name, len) == 0 && found[len] == '=' ? atol(found + len + 1) : -1;
+}
+
+__attribute__((destructor)) static void finish(void) {
+    FILE *log = getenv("FAKE_CUDA_LOG") ? fopen(getenv("FAKE_CUDA_LOG"), "w") : NULL;
+    if (log) fprintf(log, "%ld %ld", graphs, graph_launches), fclose(log);
+}
+
+Result cuInit(unsigned flags) { return mode("no-device") ? 100 : 0; }
+Result cuDriverGetVersion(int *version) { return *version = mode("old") ? 11080 : 12040, 0; }
+Result cuGetErrorString(int result, const char **text) {
+    *text = result == 2 ? "out of memory" : result == 719 ? "unspecified launch failure" : "some failure";
+    return 0;
+}
+Result cuDeviceGetCount(int *count) { return *count = mode("no-card-0") ? 0 : 1, 0; }
+Result cuDeviceGet(int *device, int index) { return *device = index, 0; }
+Result cuDeviceGetName(char *name, int len, int device) { return snprintf(name, len, "Fake Card"), 0; }
+Result cuDeviceGetAttribute(int *value, int what, int device) {
+    int old = mode("old-card");
+    return *value = what == 75 ? (old ? 7 : 8) : (old ? 5 : 0), 0;
+}
+Result cuDevicePrimaryCtxRetain(void **context, int device) { return *context = &allocations, 0; }
+Result cuDevicePrimaryCtxRelease_v2(int device) { return 0; }
+Result cuCtxSetCurrent(void *context) { return 0; }
+Result cuMemGetInfo_v2(size_t *free, size_t *total) {
+    size_t all = mode("small") ? 400u << 20 : mode("tiny") ? 200u << 20 : (size_t)8 << 30;
+    return *free = *total = all, 0;
+}
+Result cuMemAlloc_v2(uint64_t *address, size_t bytes) {
+    if (limit("oom") >= 0 && ++allocations > limit("oom")) return 2;
+    return *address = (uint64_t)(uintptr_t)calloc(1, bytes + 256), 0;
+}
+Result cuMemFree_v2(uint64_t address) { return free((void *)(uintptr_t)address), 0; }
+Result cuMemsetD8Async(uint64_t address, unsigned char value, size_t bytes, void *stream) { return 0; }
+Result cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream) { return 0; }
+Result cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream) { return memset(to, 0, bytes), 0; }
+Result cuStreamCreate(void **stream, unsigned flags) { return *stream = &launches, 0; }
+Result cuStreamDestroy_v2(void *stream) { return 0; }
+Result cuStreamSynchronize(void *stream) { return limit("lost") >= 0 && launches > limit("lost") ? 719 : 0; }
+Result cuStreamBeginCapture_v2(void *stream, unsigned mode) { return 0; }
+Result cuStreamEndCapture(void *stream, void **graph) { return *graph = &launches, 0; }
+Result cuGraphInstantiateWithFlags(void **executable, void *graph, unsigned long long flags) {
+    return graphs++, *executable = &launches, 0;
+}
+Result cuGraphDestroy(void *graph) { return 0; }
+Result cuGraphLaunch(void *executable, void *stream) { return graph_launches++, 0; }
+Result cuGraphExecDestroy(void *executable) { return 0; }
+Result cuModuleLoadDataEx(void **module, const void *text, unsigned count, int *options, void **values) {
+    if (mode("bad-ptx")) {
+        strcpy(values[0], "ptxas fatal: what is this\nsecond line");
+        return 218;
+    }
+    return *module = &launches, 0;
+}
+Result cuModuleUnload(void *module) { return 0; }
+Result cuModuleGetFunction(void **function, void *module, const char *name) { return *function = &launches, 0; }
+#ifndef MISSING
+Result cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                      unsigned shared, void *stream, void **params, void **extra) {
+    launches++;
+    return limit("lost") >= 0 && launches > limit("lost") ? 719 : 0;
+}
+#endif
