@@ -18,6 +18,9 @@ const QUAD: usize = 4 * PANEL_ROWS;
 /// Quads of a k-group.
 const QUADS: usize = K_GROUP / 4;
 
+/// A number per row of a panel.
+pub(super) type Factors = [f32; PANEL_ROWS];
+
 /// How the units of a type are laid out.
 #[derive(Clone, Copy)]
 pub struct CodesForm {
@@ -228,8 +231,8 @@ pub(super) fn unpack_group(form: &CodesForm, mut stored: &[u8], out: &mut [u8]) 
     }
 }
 
-/// Unpacks units: f32 scales and minima here, the codes of each k-group by `unpack_codes(planes, codes)`. Codes go to
-/// `stride` bytes per k-group.
+/// Unpacks units: the codes of each k-group by `unpack_codes(planes, codes)`, to `stride` bytes per k-group, and f32 scales
+/// and minima, by `multiply` where the form has integers for them (see [`multiply`]).
 #[inline(always)]
 pub(super) fn unpack_units(
     form: &CodesForm,
@@ -237,6 +240,7 @@ pub(super) fn unpack_units(
     stride: usize,
     panel: &mut Panel,
     unpack_codes: impl Fn(&[u8], &mut [u8]),
+    multiply: impl Fn(&Factors, &[u8; PANEL_ROWS], bool, &mut Factors),
 ) {
     // Plain loops: what iterators are made of isn't always compiled into a kernel.
     let (count, code_bytes, group_bytes) =
@@ -252,9 +256,10 @@ pub(super) fn unpack_units(
         }
         let rows = u * scale_rows..(u + 1) * scale_rows;
         let scales = &mut panel.scales.as_chunks_mut().0[rows.clone()];
-        unpack_scales(form, d, integer_scales, scales, |byte| f32::from(byte as i8));
+        unpack_scales(form, d, integer_scales, scales, |d, integers, out| multiply(d, integers, true, out));
         if form.has_mins {
-            unpack_scales(form, dmin, integer_mins, &mut panel.mins.as_chunks_mut().0[rows], f32::from);
+            let mins = &mut panel.mins.as_chunks_mut().0[rows];
+            unpack_scales(form, dmin, integer_mins, mins, |dmin, integers, out| multiply(dmin, integers, false, out));
         }
     }
 }
@@ -265,25 +270,30 @@ fn unpack_scales(
     form: &CodesForm,
     halves: &[u8],
     integers: &[u8],
-    out: &mut [[f32; PANEL_ROWS]],
-    value: impl Fn(u8) -> f32,
+    out: &mut [Factors],
+    multiply: impl Fn(&Factors, &[u8; PANEL_ROWS], &mut Factors),
 ) {
     let factors = halves_to_f32(halves);
     if form.integer_scales {
         let integers = integers.as_chunks::<PANEL_ROWS>().0;
         for (i, out) in out.iter_mut().enumerate() {
-            let integers = &integers[i];
-            for n in 0..PANEL_ROWS {
-                out[n] = factors[n] * value(integers[n]);
-            }
+            multiply(&factors, &integers[i], out);
         }
     } else {
         out[0] = factors;
     }
 }
 
+/// A factor per row times an integer per row, signed or not.
+pub(super) fn multiply(factors: &Factors, integers: &[u8; PANEL_ROWS], signed: bool, out: &mut Factors) {
+    for n in 0..PANEL_ROWS {
+        let integer = if signed { f32::from(integers[n] as i8) } else { f32::from(integers[n]) };
+        out[n] = factors[n] * integer;
+    }
+}
+
 #[inline(always)]
-fn halves_to_f32(bytes: &[u8]) -> [f32; PANEL_ROWS] {
+fn halves_to_f32(bytes: &[u8]) -> Factors {
     let bytes = &bytes.as_chunks::<2>().0[..PANEL_ROWS];
     let mut out = [0.0; PANEL_ROWS];
     for n in 0..PANEL_ROWS {

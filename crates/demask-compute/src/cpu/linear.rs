@@ -97,14 +97,17 @@ pub(super) fn linear(cpu: &Cpu, x: &Operand, w: &Matrix, into: Into<'_>, out: &m
         let rows = x.tile_rows(tiles.start).start..x.tile_rows(tiles.end - 1).end;
         let mut scratch = cpu.scratch(thread);
         let products = products(cpu, &mut scratch, x, &starts, w, panels.clone(), tiles);
-        for (panel, products) in panels.zip(products.chunks_exact(rows.len() * PANEL_ROWS)) {
-            let (from, to) = (w.panel_rows(panel).start, w.panel_rows(panel).end);
-            for (row, product) in rows.clone().zip(products.chunks_exact(PANEL_ROWS)) {
-                let out = out.slice(row * features + from, to - from);
+        // A row's features of all panels lie side by side.
+        let (from, end) = (w.panel_rows(panels.start).start, w.panel_rows(panels.end - 1).end);
+        for (at, row) in rows.clone().enumerate() {
+            let row = out.slice(row * features + from, end - from);
+            for (panel, out) in row.chunks_mut(PANEL_ROWS).enumerate() {
+                let product = &products[(panel * rows.len() + at) * PANEL_ROWS..][..PANEL_ROWS];
                 match into {
-                    Into::Overwrite(None) => out.copy_from_slice(&product[..to - from]),
+                    Into::Overwrite(None) => out.copy_from_slice(&product[..out.len()]),
                     Into::Overwrite(Some(bias)) => {
-                        for ((out, product), bias) in out.iter_mut().zip(product).zip(&bias[from..]) {
+                        let bias = &bias[from + panel * PANEL_ROWS..];
+                        for ((out, product), bias) in out.iter_mut().zip(product).zip(bias) {
                             *out = product + bias;
                         }
                     }

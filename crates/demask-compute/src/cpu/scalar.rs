@@ -1,6 +1,6 @@
 //! The truth: kernels as plain loops, in the order of operations that every other table keeps.
 
-use super::form::{CodesForm, pack_units, unpack_group, unpack_units};
+use super::form::{CodesForm, multiply, pack_units, unpack_group, unpack_units};
 use super::kernels::{GROUP_CODES, K_GROUP, Kernels, PANEL_ROWS, Panel};
 use super::operand::{OperandTile, quantize_row};
 use super::{head, rowwise};
@@ -33,7 +33,7 @@ pub(super) static KERNELS: Kernels = Kernels {
 
 /// Codes as stored, before the offset.
 fn unpack(form: &CodesForm, units: &[u8], panel: &mut Panel) {
-    unpack_units(form, units, GROUP_CODES, panel, |planes, codes| unpack_group(form, planes, codes));
+    unpack_units(form, units, GROUP_CODES, panel, |planes, codes| unpack_group(form, planes, codes), multiply);
 }
 
 fn tile(form: &CodesForm, panel: &Panel, tile: &OperandTile<'_>, out: &mut [f32]) {

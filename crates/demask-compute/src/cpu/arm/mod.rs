@@ -14,7 +14,7 @@ mod wide;
 
 use std::arch::is_aarch64_feature_detected;
 
-use super::form::{CodesForm, unpack_group, unpack_units};
+use super::form::{CodesForm, multiply, unpack_group, unpack_units};
 use super::head;
 use super::kernels::{GROUP_CODES, Kernels, Panel};
 use super::operand::quantize_row;
@@ -47,13 +47,14 @@ const ROWS: RowKernels = RowKernels {
 /// [`Kernels::signed_bytes`]). Each k-group then goes through `arrange`.
 fn unpack_signed(form: &CodesForm, units: &[u8], panel: &mut Panel, arrange: impl Fn(&mut [u8])) {
     let offset = if form.kernel_bits() == 8 { form.offset as u8 } else { 0 };
-    unpack_units(form, units, GROUP_CODES, panel, |planes, codes| {
+    let unpack = |planes: &[u8], codes: &mut [u8]| {
         unpack_group(form, planes, codes);
         if offset != 0 {
             codes.iter_mut().for_each(|code| *code = code.wrapping_sub(offset));
         }
         arrange(codes);
-    });
+    };
+    unpack_units(form, units, GROUP_CODES, panel, unpack, multiply);
 }
 
 /// Bytes of a cache line, on most of these processors.

@@ -10,7 +10,7 @@
 
 use std::arch::x86_64::*;
 
-use super::super::form::{CodesForm, unpack_units};
+use super::super::form::{CodesForm, Factors, unpack_units};
 use super::super::kernels::{GROUP_CODES, K_GROUP, Kernels, MAGIC, PANEL_ROWS, Panel};
 use super::super::operand::OperandTile;
 use super::super::pointers::Pointers;
@@ -52,14 +52,19 @@ fn unpack_panel(form: &CodesForm, units: &[u8], panel: &mut Panel) {
 
 #[target_feature(enable = "avx2,fma")]
 fn unpack_codes(form: &CodesForm, units: &[u8], panel: &mut Panel) {
+    let multiply = |factors: &Factors, integers: &[u8; PANEL_ROWS], signed: bool, out: &mut Factors| {
+        unpack::multiply(factors, integers, signed, out);
+    };
     if form.kernel_bits() == 8 {
-        unpack_units(form, units, 2 * GROUP_CODES, panel, |planes, codes| {
+        let unpack = |planes: &[u8], codes: &mut [u8]| {
             let mut whole = [0; GROUP_CODES];
             unpack::group_avx2(form, planes, &mut whole);
             unpack::widen_signed(&whole, form.offset as u8, codes);
-        });
+        };
+        unpack_units(form, units, 2 * GROUP_CODES, panel, unpack, multiply);
     } else {
-        unpack_units(form, units, GROUP_CODES, panel, |planes, codes| unpack::group_avx2(form, planes, codes));
+        let unpack = |planes: &[u8], codes: &mut [u8]| unpack::group_avx2(form, planes, codes);
+        unpack_units(form, units, GROUP_CODES, panel, unpack, multiply);
     }
 }
 

@@ -41,7 +41,10 @@ fn unpack_panel(form: &CodesForm, units: &[u8], panel: &mut Panel) {
 
 #[target_feature(enable = "avx2,fma,avxvnni")]
 fn unpack_codes(form: &CodesForm, units: &[u8], panel: &mut Panel) {
-    unpack_units(form, units, GROUP_CODES, panel, |planes, codes| unpack::group_avx2(form, planes, codes));
+    let unpack = |planes: &[u8], codes: &mut [u8]| unpack::group_avx2(form, planes, codes);
+    unpack_units(form, units, GROUP_CODES, panel, unpack, |factors, integers, signed, out| {
+        unpack::multiply(factors, integers, signed, out)
+    });
 }
 
 fn tile(form: &CodesForm, panel: &Panel, tile: &OperandTile<'_>, out: &mut [f32]) {

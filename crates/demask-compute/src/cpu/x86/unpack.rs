@@ -1,8 +1,8 @@
-//! Codes out of their bit planes (see [`super::super::form`]), a register at a time.
+//! Codes out of their bit planes (see [`super::super::form`]), and scales, a register at a time.
 
 use std::arch::x86_64::*;
 
-use super::super::form::CodesForm;
+use super::super::form::{CodesForm, Factors};
 use super::super::kernels::{GROUP_CODES, PANEL_ROWS};
 
 /// Bytes of a chunk or quad.
@@ -118,6 +118,21 @@ pub(super) fn widen_signed(codes: &[u8; GROUP_CODES], offset: u8, out: &mut [u8]
                 _mm256_storeu_si256(out.as_mut_ptr().add(at).cast(), even);
                 _mm256_storeu_si256(out.as_mut_ptr().add(QUAD + at).cast(), _mm256_srai_epi16::<8>(codes));
             }
+        }
+    }
+}
+
+/// [`super::super::form::multiply`]: left to itself the compiler does it number by number.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn multiply(factors: &Factors, integers: &[u8; PANEL_ROWS], signed: bool, out: &mut Factors) {
+    for at in (0..PANEL_ROWS).step_by(8) {
+        // SAFETY: 8 numbers from `at` on are inside all three.
+        unsafe {
+            let eight = _mm_loadl_epi64(integers.as_ptr().add(at).cast());
+            let eight = if signed { _mm256_cvtepi8_epi32(eight) } else { _mm256_cvtepu8_epi32(eight) };
+            let product = _mm256_mul_ps(_mm256_loadu_ps(factors.as_ptr().add(at)), _mm256_cvtepi32_ps(eight));
+            _mm256_storeu_ps(out.as_mut_ptr().add(at), product);
         }
     }
 }
