@@ -71,9 +71,7 @@ def main():
               "demask_fast": fast, "demask_exact_steps": exact, "llama_cpp_step_seconds": steps,
               "tokens_per_s": {"demask fast": speed, "demask exact": own, **peer},
               "fast_over": {**{n: speed / p for n, p in peer.items()}, "demask exact": speed / own}}
-    slug = "-".join(about["cpu"].lower().replace("(r)", "").replace("@", "").split()[:4])
-    folder = HERE / "runs" / f"{result['date']}-{slug}"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = peers.run_folder(about, result)
     (folder / f"decode-{size}.json").write_text(json.dumps(result, indent=1) + "\n")
 
     lines = [f"{name}, random weights, {fast['device']}, {about['cpu']}, {result['date']}, commit {commit}; prompt 150 tokens, 256 open positions, "

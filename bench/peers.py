@@ -128,6 +128,14 @@ def machine():
             "cores": len([line for line in text.splitlines() if line.startswith("processor")])}
 
 
+def run_folder(about, result):
+    """Where the results of this machine and day go."""
+    slug = "-".join(about["cpu"].lower().replace("(r)", "").replace("@", "").split()[:4])
+    folder = HERE / "runs" / f"{result['date']}-{slug}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model")
@@ -173,9 +181,7 @@ def main():
     name = pathlib.Path(args.model).stem
     result = {"model": name, "file_bytes": pathlib.Path(args.model).stat().st_size, "threads": args.threads, "isa": args.isa or "native", "share": share, "machine": about,
               "date": datetime.date.today().isoformat(), "commit": commit, "peers": found}
-    slug = "-".join(about["cpu"].lower().replace("(r)", "").replace("@", "").split()[:4])
-    folder = HERE / "runs" / f"{result['date']}-{slug}"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = run_folder(about, result)
     suffix = f"-{args.isa}" if args.isa else ""
     (folder / f"peers-{name}{suffix}.json").write_text(json.dumps(result, indent=1) + "\n")
 
