@@ -8,7 +8,7 @@ use crate::{cargo, root};
 
 const PROMPT: &str = "List the planets separated by commas.";
 /// Pictures of a moment: after so many steps.
-const STILLS: &[usize] = &[0, 10, 20];
+const STILLS: &[usize] = &[0, 10, 22];
 
 /// Runs the model, and draws the film and the stills into `docs/pictures`.
 pub(crate) fn pictures() -> Result<()> {
@@ -18,8 +18,8 @@ pub(crate) fn pictures() -> Result<()> {
     let demask =
         |arguments: &[&str]| cargo(&[&["run", "--quiet", "--package", "demask-cli", "--"], arguments].concat(), &[]);
     let trace_path = path(&trace);
-    demask(&["run", "--max-tokens", "32", "--seed", "42", "--trace", &trace_path, PROMPT])?;
-    let title = format!("$ demask run \"{PROMPT}\"");
+    demask(&["run", "--max-tokens", "32", "--block-length", "32", "--trace", &trace_path, PROMPT])?;
+    let title = format!("$ demask run -n 32 --block-length 32 \"{PROMPT}\"");
     demask(&["inspect", &trace_path, "--svg", &path(&folder.join("planets.svg")), "--title", &title])?;
     let text = std::fs::read_to_string(&trace).context("cannot read the trace")?;
     let last = text.lines().filter(|line| line.starts_with("{\"event\":\"step\"")).count();
