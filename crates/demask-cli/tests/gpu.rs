@@ -22,7 +22,7 @@ fn driver(folder: &Path, flags: &[&str]) -> PathBuf {
 
 fn with_driver(driver: &Path, fault: &str, device: &[&str], file: &str) -> Outcome {
     let model = fixture(file);
-    let args = ["run", "-m", &model, "-n", "8", "-p", "hi", "--no-chat"];
+    let args = ["run", "-m", &model, "-n", "8", "--no-chat", "hi"];
     finish(demask().args(args).args(device).env("LD_LIBRARY_PATH", driver).env("FAKE_CUDA", fault))
 }
 
@@ -49,6 +49,40 @@ fn every_fault_is_one_line_and_says_what_helps() {
         outcome.refused(1, words);
         let hints = outcome.stderr.lines().filter(|line| line.starts_with("hint: "));
         assert!(hints.clone().any(|line| line.contains(hint)), "{fault}: {}", outcome.stderr);
+    }
+}
+
+#[test]
+fn memory_may_run_out_and_the_card_may_be_lost_at_any_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    let driver = driver(folder.path(), &[]);
+    for (fault, words, hint, least) in
+        [("oom", ["out of memory", "MB were asked for"], "--gpu-layers", 40), ("lost", ["lost", "launch"], "cpu", 200)]
+    {
+        // Later and later, until the run comes to its end.
+        let mut at = 0;
+        loop {
+            let outcome = with_driver(&driver, &format!("answers,{fault}={at}"), &["--device", "gpu"], "tiny-llada-q8_0");
+            if outcome.code == Some(0) {
+                break;
+            }
+            outcome.refused(1, &words);
+            assert!(outcome.stderr.lines().any(|line| line.starts_with("hint: ") && line.contains(hint)));
+            at += 1 + at / 8;
+        }
+        assert!(at > least, "{fault} at {at} does no harm");
+    }
+}
+
+#[test]
+fn a_run_on_the_gpu_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let driver = driver(folder.path(), &[]);
+    for device in ["gpu", "gpu:0", "auto"] {
+        let outcome = with_driver(&driver, "answers", &["--device", device, "--json"], "tiny-llada-q8_0").succeeded();
+        let note = outcome.stderr.lines().find(|line| line.starts_with("note: ")).unwrap_or_default();
+        assert!(note.contains("Fake Card") && note.contains("all 2 layers"), "{}", outcome.stderr);
+        assert!(outcome.json()["peak_gpu_bytes"].as_u64().unwrap() > 100_000, "{}", outcome.text());
     }
 }
 

@@ -82,6 +82,61 @@ pub struct RowStatistics {
     pub finite: bool,
 }
 
+/// By which rule a token is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SamplingRule {
+    /// The greatest `l - T ln(-ln U)`, with a U of its own for every token; probabilities are those of the plain softmax.
+    Gumbel,
+    /// Where the running sum of `e^(l / T)` passes U times its total; probabilities are those at the temperature.
+    Categorical,
+}
+
+/// What a token is drawn from and for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SamplingPlace {
+    /// Row of the operand.
+    pub row: u32,
+    /// Position on the canvas.
+    pub position: u32,
+}
+
+/// How tokens are drawn from rows of logits. The random numbers have addresses, so that it doesn't matter who draws:
+/// Philox4x32-10 (Salmon et al. 2011) under the halves of the seed, at counter (index / 2, step, position, 0), gives two
+/// draws of 64 bits, of which `index % 2` chooses one; U is `((draw >> 11) + 0.5) / 2^53`. The index is the token for
+/// the Gumbel rule and 0 for the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampling<'a> {
+    /// The rule.
+    pub rule: SamplingRule,
+    /// T, above 0.
+    pub temperature: f64,
+    /// Seed of the random numbers.
+    pub seed: u64,
+    /// Denoising step.
+    pub step: u32,
+    /// A token that is never drawn, though it keeps its share of the probabilities.
+    pub mask_token: u32,
+    /// What is drawn, rows ascending. A row may be drawn from for several positions.
+    pub places: &'a [SamplingPlace],
+}
+
+/// A token that was drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// The token.
+    pub token: u32,
+    /// Its probability.
+    pub probability: f64,
+    /// Lead of the best token's probability over the second's, the mask token aside.
+    pub margin: f64,
+    /// Entropy in nats of the distribution that the rule counts probabilities in.
+    pub entropy: f64,
+    /// Entropy in nats of the plain softmax.
+    pub plain_entropy: f64,
+    /// Whether all logits of the row were finite. The other fields mean nothing if not.
+    pub finite: bool,
+}
+
 /// A device that runs a transformer.
 pub trait Backend: Send + Sync {
     /// A weight matrix in the backend's own packed form.
@@ -142,6 +197,17 @@ pub trait Backend: Send + Sync {
     fn select(&self, x: &mut Self::Rows, indices: &[u32]);
     /// Statistics of each row of `x * head^T`; tokens in `excluded` are never chosen. `[R, V]` is never stored.
     fn row_statistics(&self, x: &Self::Operand, head: &Self::Matrix, excluded: &[u32], out: &mut Vec<RowStatistics>);
+    /// Draws tokens from rows of `x * head^T`, one per place, all in f64. False if the backend doesn't draw: then the caller
+    /// does, from [`Backend::logits`].
+    fn sample(
+        &self,
+        _x: &Self::Operand,
+        _head: &Self::Matrix,
+        _sampling: &Sampling<'_>,
+        _out: &mut Vec<Sample>,
+    ) -> bool {
+        false
+    }
     /// `out = x * head^T` on the host: `[R, V]`.
     fn logits(&self, x: &Self::Operand, head: &Self::Matrix, out: &mut Vec<f32>);
 

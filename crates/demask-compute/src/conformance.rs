@@ -5,6 +5,8 @@
 //! backend, and allows the error that the operation's number formats imply and no more: 8-bit activations with one
 //! scale per 32 values for quantised weights, f32 sums elsewhere.
 
+mod sampling;
+
 use crate::backend::{Backend, RopeSpec, RopeStyle, Visibility};
 use crate::quant::{QUANT_TYPES, QuantType};
 use crate::weights::{SharedBytes, Weights};
@@ -87,6 +89,10 @@ pub fn cases_of<B: Backend + 'static>(suite: Suite) -> Vec<Case<B>> {
     }
     add("select".into(), Box::new(select));
     add("statistics: ties, exclusions, what isn't finite".into(), Box::new(statistics));
+    // Of backends that draw.
+    add("sampling: rules, temperatures, shared rows".into(), Box::new(sampling::rules));
+    add("sampling: close calls".into(), Box::new(sampling::close_calls));
+    add("sampling: what isn't finite".into(), Box::new(sampling::not_finite));
     add("quantize: zero rows, outliers, tiny values".into(), Box::new(quantize));
     cases
 }

@@ -24,7 +24,9 @@ pub mod quant;
 pub mod timed;
 mod weights;
 
-pub use backend::{Backend, RopeSpec, RopeStyle, RowStatistics, Visibility};
+pub use backend::{
+    Backend, RopeSpec, RopeStyle, RowStatistics, Sample, Sampling, SamplingPlace, SamplingRule, Visibility,
+};
 pub use cpu::Cpu;
 pub use quant::QuantType;
 pub use timed::{Clock, Split, Stopwatch, Timed};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::backend::{Backend, RopeSpec, RowStatistics, Visibility};
+use crate::backend::{Backend, RopeSpec, RowStatistics, Sample, Sampling, Visibility};
 use crate::weights::{ComputeError, Weights};
 
 /// Reads a clock that never goes back: the time since some fixed moment.
@@ -181,6 +181,10 @@ impl<B: Backend> Backend for Timed<B> {
 
     fn row_statistics(&self, x: &B::Operand, head: &B::Matrix, excluded: &[u32], out: &mut Vec<RowStatistics>) {
         self.time(Kind::Head, |b| b.row_statistics(x, head, excluded, out));
+    }
+
+    fn sample(&self, x: &B::Operand, head: &B::Matrix, sampling: &Sampling<'_>, out: &mut Vec<Sample>) -> bool {
+        self.time(Kind::Head, |b| b.sample(x, head, sampling, out))
     }
 
     fn logits(&self, x: &B::Operand, head: &B::Matrix, out: &mut Vec<f32>) {

@@ -22,5 +22,6 @@ for form in 4111 5111 6201 8100 4100 4110 5100 5110 4211 4201 8101; do
 done
 compile wide gemm_wide.cu
 compile rows rows.cu
+compile sample sample.cu
 compile attention attention.cu
 compile peaks peaks.cu

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
-use demask_compute::{Backend, ComputeError, QuantType, RopeSpec, RopeStyle, RowStatistics, Visibility, Weights};
+use demask_compute::{
+    Backend, ComputeError, QuantType, RopeSpec, RopeStyle, RowStatistics, Sample, Sampling, Visibility, Weights,
+};
 
 use crate::args::Args;
 use crate::device::{DeviceError, GpuDevice};
@@ -498,6 +500,16 @@ impl Backend for Gpu {
             out.resize(x.rows, crate::head::NOTHING);
         }
         self.done(result);
+    }
+
+    fn sample(&self, x: &Operand, head: &Matrix, sampling: &Sampling<'_>, out: &mut Vec<Sample>) -> bool {
+        let result = crate::head::sample(self, x, head, sampling, out);
+        if result.is_err() {
+            out.clear();
+            out.resize(sampling.places.len(), crate::head::NOTHING_DRAWN);
+        }
+        self.done(result);
+        true
     }
 
     fn logits(&self, x: &Operand, head: &Matrix, out: &mut Vec<f32>) {

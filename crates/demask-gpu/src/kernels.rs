@@ -38,6 +38,7 @@ modules! {
     ROWS = "rows",
     WIDE = "wide",
     ATTENTION = "attention",
+    SAMPLE = "sample",
     PEAKS = "peaks",
     CODES_4111 = "codes_4111",
     CODES_5111 = "codes_5111",

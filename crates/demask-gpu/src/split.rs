@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use demask_compute::{Backend, ComputeError, RopeSpec, RowStatistics, Visibility, Weights};
+use demask_compute::{Backend, ComputeError, RopeSpec, RowStatistics, Sample, Sampling, Visibility, Weights};
 
 /// Where a model's parts go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,6 +259,19 @@ impl<A: Backend, B: Backend> Backend for Split<A, B> {
         match head {
             Side::First(head) => self.first.row_statistics(x.first(), head, excluded, out),
             Side::Second(head) => self.second.row_statistics(x.second(), head, excluded, out),
+        }
+    }
+
+    fn sample(
+        &self,
+        x: &Self::Operand,
+        head: &Self::Matrix,
+        sampling: &Sampling<'_>,
+        out: &mut Vec<Sample>,
+    ) -> bool {
+        match head {
+            Side::First(head) => self.first.sample(x.first(), head, sampling, out),
+            Side::Second(head) => self.second.sample(x.second(), head, sampling, out),
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use demask_compute::conformance::{Case, Random, Suite, cases_of, random_weights};
 use demask_compute::cpu::CpuOptions;
 use demask_compute::quant::QUANT_TYPES;
-use demask_compute::{Backend, Cpu};
+use demask_compute::{Backend, Cpu, QuantType, Sampling, SamplingPlace, SamplingRule};
 use demask_gpu::Gpu;
 use support::Emulator;
 
@@ -44,6 +44,23 @@ fn check<B: Backend + 'static>(cases: impl Fn() -> Vec<Case<B>> + Sync, backend:
 #[test]
 fn every_case_passes_on_the_emulator() {
     check(|| cases_of(SUITE), || Gpu::new(Box::new(Emulator::new())));
+}
+
+#[test]
+fn tokens_are_drawn_on_the_device() {
+    // The cases of sampling pass with backends that don't draw.
+    let gpu = Gpu::new(Box::new(Emulator::new()));
+    let head = gpu.matrix(&random_weights(QuantType::Q8_0, 70, 64, 1)).unwrap();
+    let (mut x, mut operand) = (gpu.rows(3, 64), gpu.operand(3, 64));
+    gpu.write(&Random::new(2).values(3 * 64), &mut x);
+    gpu.quantize(&x, &mut operand);
+    let places = [SamplingPlace { row: 1, position: 7 }, SamplingPlace { row: 2, position: 9 }];
+    let rule = SamplingRule::Gumbel;
+    let sampling = Sampling { rule, temperature: 1.0, seed: 3, step: 1, mask_token: 0, places: &places };
+    let mut drawn = Vec::new();
+    assert!(gpu.sample(&operand, &head, &sampling, &mut drawn));
+    gpu.status().unwrap();
+    assert!(drawn.len() == 2 && drawn.iter().all(|sample| sample.finite && sample.token != 0), "{drawn:?}");
 }
 
 /// Norm, product, gate and residual sum of a type, as bits; and rows of the table.
@@ -95,7 +112,7 @@ fn what_does_not_fit_is_a_fault_of_the_operation_and_of_nothing_else() {
     let gpu = Gpu::new(Box::new(Emulator::with_room(1 << 20)));
     let mut large = gpu.rows(1024, 1024);
     assert!(gpu.status().is_ok(), "nothing was done with it yet");
-    let table = gpu.table(&random_weights(demask_compute::QuantType::F32, 8, 1024, 1)).unwrap();
+    let table = gpu.table(&random_weights(QuantType::F32, 8, 1024, 1)).unwrap();
     gpu.embed(&table, &[1, 2], &mut large);
     let error = gpu.status().unwrap_err().to_string();
     assert!(error.contains("out of memory"), "{error}");
@@ -103,7 +120,7 @@ fn what_does_not_fit_is_a_fault_of_the_operation_and_of_nothing_else() {
     gpu.embed(&table, &[1, 2], &mut small);
     assert_eq!(gpu.read(&small).len(), 2048);
     gpu.status().unwrap();
-    let error = gpu.matrix(&random_weights(demask_compute::QuantType::Q4K, 4096, 1024, 1)).map(|_| ()).unwrap_err();
+    let error = gpu.matrix(&random_weights(QuantType::Q4K, 4096, 1024, 1)).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("out of memory"), "{error}");
     // Heads that no kernel takes.
     let (mut kv, rows) = (gpu.kv(1, 4, 1, 256), gpu.rows(0, 256));

@@ -58,7 +58,7 @@ impl MaskPredictor for Hashed {
         out.statistics.clear();
         out.logits.clear();
         match plan.output {
-            Output::Logits => out.logits = rows.flatten().collect(),
+            Output::Samples(_) | Output::Logits => out.logits = rows.flatten().collect(),
             Output::Statistics { excluded } => {
                 out.statistics = rows.map(|row| golden::statistics(&row, excluded)).collect();
             }

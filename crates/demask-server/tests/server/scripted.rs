@@ -192,7 +192,7 @@ impl MaskPredictor for Predictor {
                     entropy: at as f64,
                     finite: !broken,
                 }),
-                Output::Logits => {
+                Output::Samples(_) | Output::Logits => {
                     let mut logits = vec![if broken { f32::NAN } else { 0.0 }; self.spec.vocab];
                     logits[token as usize] = 30.0;
                     out.logits.extend(logits);

@@ -74,7 +74,7 @@ impl Denoising {
             let rows = self.cache.plan(canvas, &block, &candidates, &wanted, model.spec().shift_logits);
             let mut guard = Repetition::new(canvas, settings);
 
-            self.scoring.predict(model, canvas, &rows, &wanted, settings, unmasker)?;
+            self.scoring.predict(model, &step, &rows, &candidates, &wanted, settings, unmasker)?;
             self.cache.observe(model, canvas, &rows)?;
             let guesses = self.scoring.guesses(model, &step, &rows, &candidates, settings, unmasker, &mut guard)?;
             let shadow_rows = self.scoring.shadow(model, &mut step, &rows, unmasker)?;

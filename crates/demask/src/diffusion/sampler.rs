@@ -1,6 +1,6 @@
 //! From a row of logits to a guess: greedy, LLaDA's Gumbel rule, Dream's filtered categorical.
 
-use demask_compute::RowStatistics;
+use demask_compute::{RowStatistics, Sample, SamplingRule};
 
 use super::random::{Random, Stream};
 
@@ -57,6 +57,29 @@ impl Sampler {
     pub fn needs_statistics_only(&self) -> bool {
         let filtered = matches!(self.draw, Draw::Filtered { top_p, top_k } if top_p < 1.0 || top_k > 0);
         self.temperature <= 0.0 && !filtered && self.banned.is_empty() && self.last.is_empty()
+    }
+
+    /// The rule by which a device may draw instead of [`Sampler::from_logits`]; none if more than a temperature is asked for.
+    pub fn device_rule(&self) -> Option<SamplingRule> {
+        let plain = self.temperature > 0.0 && self.banned.is_empty() && self.last.is_empty();
+        match self.draw {
+            Draw::Gumbel if plain => Some(SamplingRule::Gumbel),
+            Draw::Filtered { top_p, top_k: 0 } if plain && top_p >= 1.0 => Some(SamplingRule::Categorical),
+            _ => None,
+        }
+    }
+
+    /// The guess that a device drew.
+    pub fn from_sample(&self, position: usize, sample: &Sample) -> Guess {
+        Guess {
+            position,
+            token: sample.token,
+            probability: sample.probability,
+            margin: sample.margin,
+            entropy: sample.entropy,
+            plain_entropy: sample.plain_entropy,
+            comes_last: false,
+        }
     }
 
     /// The greedy guess from statistics.

@@ -1,7 +1,8 @@
 //! From canvas to guesses: runs the chosen rows and samples from what comes back.
 
+use demask_compute::{Sampling, SamplingPlace};
+
 use super::cache::RowPlan;
-use super::canvas::Canvas;
 use super::repetition::Repetition;
 use super::sampler::{Guess, softmax_of};
 use super::settings::Settings;
@@ -24,25 +25,43 @@ impl Scoring {
         wanted
     }
 
-    /// Runs the planned rows.
+    /// Runs the planned rows. Tokens are drawn by the device where it can: one per candidate.
     pub(super) fn predict(
         &mut self,
         model: &mut dyn MaskPredictor,
-        canvas: &Canvas,
+        step: &Step<'_>,
         plan: &RowPlan,
+        candidates: &[usize],
         wanted: &[u32],
         settings: &Settings,
         unmasker: &dyn Unmasker,
     ) -> Result<(), Error> {
         let whole_rows =
             settings.cfg_scale > 0.0 || settings.full_logits || settings.no_repeat > 0 || unmasker.adjusts_logits();
-        let output = if settings.sampler.needs_statistics_only() && !whole_rows {
-            Output::Statistics { excluded: &[settings.sampler.mask_token] }
-        } else {
-            Output::Logits
+        let (sampler, spec) = (&settings.sampler, model.spec());
+        let place = |&position: &usize| SamplingPlace {
+            row: wanted.partition_point(|&row| row < spec.scoring_row(position)) as u32,
+            position: position as u32,
+        };
+        let places: Vec<SamplingPlace>;
+        let output = match sampler.device_rule() {
+            _ if whole_rows => Output::Logits,
+            _ if sampler.needs_statistics_only() => Output::Statistics { excluded: &[sampler.mask_token] },
+            None => Output::Logits,
+            Some(rule) => {
+                places = candidates.iter().map(place).collect();
+                Output::Samples(Sampling {
+                    rule,
+                    temperature: sampler.temperature,
+                    seed: settings.seed,
+                    step: step.number as u32,
+                    mask_token: sampler.mask_token,
+                    places: &places,
+                })
+            }
         };
         let wanted = if settings.full_logits { &plan.rows } else { wanted };
-        let tokens = &canvas.tokens()[..plan.visible];
+        let tokens = &step.canvas.tokens()[..plan.visible];
         model.predict(tokens, &Plan { rows: &plan.rows, wanted, output }, &mut self.prediction)
     }
 
@@ -58,8 +77,8 @@ impl Scoring {
         guard: &mut Repetition<'_>,
     ) -> Result<Vec<Guess>, Error> {
         let mut guesses = Vec::with_capacity(candidates.len());
-        for &position in candidates {
-            match self.guess(model.spec(), step, position, settings, unmasker, guard) {
+        for (index, &position) in candidates.iter().enumerate() {
+            match self.guess(model.spec(), step, index, position, settings, unmasker, guard) {
                 Some(guess) => guesses.push(guess),
                 None => return Err(self.not_finite(model, step, plan, position)),
             }
@@ -67,16 +86,20 @@ impl Scoring {
         Ok(guesses)
     }
 
-    /// The guess for one position; none if its logits aren't finite.
+    /// The guess for one position, the candidate number `index`; none if its logits aren't finite.
     fn guess(
         &self,
         spec: &ModelSpec,
         step: &Step<'_>,
+        index: usize,
         position: usize,
         settings: &Settings,
         unmasker: &mut dyn Unmasker,
         guard: &mut Repetition<'_>,
     ) -> Option<Guess> {
+        if let Some(sample) = self.prediction.samples.get(index) {
+            return sample.finite.then(|| settings.sampler.from_sample(position, sample));
+        }
         let index = self.prediction.index_of(spec.scoring_row(position));
         if let Some(row) = self.prediction.statistics.get(index) {
             return row.finite.then(|| settings.sampler.from_statistics(position, row));

@@ -110,10 +110,12 @@ impl Prediction {
         self.rows.clear();
         self.rows.extend_from_slice(plan.wanted);
         self.statistics.clear();
+        self.samples.clear();
         self.logits.clear();
         match plan.output {
             Output::Statistics { excluded } => b.row_statistics(x, head, excluded, &mut self.statistics),
-            Output::Logits => b.logits(x, head, &mut self.logits),
+            Output::Samples(sampling) if b.sample(x, head, &sampling, &mut self.samples) => {}
+            Output::Samples(_) | Output::Logits => b.logits(x, head, &mut self.logits),
         }
         Ok(b.status()?)
     }

@@ -9,7 +9,7 @@ mod spec;
 
 use std::sync::Arc;
 
-use demask_compute::{Backend, RopeStyle, RowStatistics};
+use demask_compute::{Backend, RopeStyle, RowStatistics, Sample, Sampling};
 use demask_gguf::Gguf;
 
 use crate::error::Error;
@@ -38,6 +38,8 @@ pub enum Output<'a> {
         /// Tokens that are never guessed.
         excluded: &'a [u32],
     },
+    /// Tokens drawn with a temperature, from the wanted rows by their index. A device that doesn't draw gives logits.
+    Samples(Sampling<'a>),
     /// Whole rows of logits.
     Logits,
 }
@@ -47,9 +49,11 @@ pub enum Output<'a> {
 pub struct Prediction {
     /// The wanted rows.
     pub rows: Vec<u32>,
-    /// Their statistics; empty if logits were asked for.
+    /// Their statistics; empty unless they were asked for.
     pub statistics: Vec<RowStatistics>,
-    /// Their logits, `[rows, vocab]`; empty if statistics were asked for.
+    /// The tokens drawn, one per place; empty unless they were asked for and the device draws.
+    pub samples: Vec<Sample>,
+    /// Their logits, `[rows, vocab]`; empty if there is something else.
     pub logits: Vec<f32>,
 }
 

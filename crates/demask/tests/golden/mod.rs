@@ -164,7 +164,7 @@ impl MaskPredictor for Scripted {
         out.statistics.clear();
         out.logits.clear();
         match plan.output {
-            Output::Logits => out.logits = rows.flatten().copied().collect(),
+            Output::Samples(_) | Output::Logits => out.logits = rows.flatten().copied().collect(),
             Output::Statistics { excluded } => out.statistics = rows.map(|row| statistics(row, excluded)).collect(),
         }
         Ok(())

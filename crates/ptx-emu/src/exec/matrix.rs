@@ -13,9 +13,8 @@ use crate::word::Word;
 
 use super::{Block, Run, Warp, register, write};
 
-/// Rows and inner elements at most.
+/// Rows at most.
 const MAX_M: usize = 16;
-const MAX_K: usize = 64;
 
 fn per_register(kind: Element) -> usize {
     match kind {
@@ -48,7 +47,7 @@ fn float(word: u64, index: usize, kind: Element) -> f32 {
 
 /// A dot product of integers: exact, and in a form that processors have an instruction for.
 #[inline(always)]
-fn dot(a: &[i16; MAX_K], b: &[i16; MAX_K], length: usize) -> i32 {
+fn dot<const K: usize>(a: &[i16; K], b: &[i16; K], length: usize) -> i32 {
     let part = |from: usize| -> i32 {
         a[from..from + 16].iter().zip(&b[from..from + 16]).map(|(&x, &y)| i32::from(x) * i32::from(y)).sum()
     };
@@ -57,15 +56,16 @@ fn dot(a: &[i16; MAX_K], b: &[i16; MAX_K], length: usize) -> i32 {
 }
 
 /// Rows of an operand: `(row, inner)` of each element that a register of a lane holds.
-fn rows<T: Copy + Default>(
+#[inline(always)]
+fn rows<T: Copy + Default, const K: usize>(
     registers: &[Lanes],
     constants: &[Lanes],
     operand: &[Reg],
     kind: Element,
     row_groups: usize,
     element: impl Fn(u64, usize, Element) -> T,
-) -> [[T; MAX_K]; MAX_M] {
-    let mut matrix = [[T::default(); MAX_K]; MAX_M];
+) -> [[T; K]; MAX_M] {
+    let mut matrix = [[T::default(); K]; MAX_M];
     let each = per_register(kind);
     for (index, &reg) in operand.iter().enumerate() {
         let values = register(registers, constants, reg);
@@ -81,14 +81,24 @@ fn rows<T: Copy + Default>(
 
 /// `d = a * b + c`.
 pub(super) fn multiply(matrix: &Matrix, constants: &[Lanes], warp: &mut Warp) {
+    // Most have few inner elements, and room that isn't used costs time.
+    match matrix.k {
+        ..=16 => multiply_up_to::<16>(matrix, constants, warp),
+        17..=32 => multiply_up_to::<32>(matrix, constants, warp),
+        _ => multiply_up_to::<64>(matrix, constants, warp),
+    }
+}
+
+/// The same for at most `K` inner elements.
+fn multiply_up_to<const K: usize>(matrix: &Matrix, constants: &[Lanes], warp: &mut Warp) {
     let groups = matrix.m / 8;
     let registers = &warp.registers;
     // Results of lane `4g + t`: columns `2t` and `2t + 1` of row `g`, then of row `g + 8`.
     let place = |lane: usize, index: usize| (lane / 4 + 8 * (index / 2), lane % 4 * 2 + index % 2);
     let mut results = [[0u64; LANES]; 4];
     if matrix.d_kind == Type::S32 {
-        let a = rows(registers, constants, &matrix.a, matrix.a_kind, groups, integer);
-        let b = rows(registers, constants, &matrix.b, matrix.b_kind, 1, integer);
+        let a: [[i16; K]; MAX_M] = rows(registers, constants, &matrix.a, matrix.a_kind, groups, integer);
+        let b: [[i16; K]; MAX_M] = rows(registers, constants, &matrix.b, matrix.b_kind, 1, integer);
         for (index, (result, &c)) in results.iter_mut().zip(&matrix.c).enumerate() {
             let c = register(registers, constants, c);
             for (lane, value) in result.iter_mut().enumerate() {
@@ -99,8 +109,8 @@ pub(super) fn multiply(matrix: &Matrix, constants: &[Lanes], warp: &mut Warp) {
             }
         }
     } else {
-        let a = rows(registers, constants, &matrix.a, matrix.a_kind, groups, float);
-        let b = rows(registers, constants, &matrix.b, matrix.b_kind, 1, float);
+        let a: [[f32; K]; MAX_M] = rows(registers, constants, &matrix.a, matrix.a_kind, groups, float);
+        let b: [[f32; K]; MAX_M] = rows(registers, constants, &matrix.b, matrix.b_kind, 1, float);
         let halves = matrix.c_kind == Type::F16;
         let c = |lane: usize, index: usize| {
             if halves {
@@ -111,17 +121,18 @@ pub(super) fn multiply(matrix: &Matrix, constants: &[Lanes], warp: &mut Warp) {
             }
         };
         // Eight columns at once; each sum is formed in the order of the inner elements.
-        let mut columns = [[0f32; 8]; MAX_K];
+        let mut columns = [[0f64; 8]; K];
         for (column, elements) in b.iter().enumerate().take(8) {
             for (inner, &element) in elements.iter().enumerate().take(matrix.k) {
-                columns[inner][column] = element;
+                columns[inner][column] = f64::from(element);
             }
         }
         let mut sums = [[0f64; 8]; MAX_M];
         for (sums, row) in sums.iter_mut().zip(&a).take(matrix.m) {
             for (&element, column) in row.iter().zip(&columns).take(matrix.k) {
+                let element = f64::from(element);
                 for (sum, &other) in sums.iter_mut().zip(column) {
-                    *sum += f64::from(element) * f64::from(other);
+                    *sum += element * other;
                 }
             }
         }
