@@ -262,13 +262,7 @@ impl<A: Backend, B: Backend> Backend for Split<A, B> {
         }
     }
 
-    fn sample(
-        &self,
-        x: &Self::Operand,
-        head: &Self::Matrix,
-        sampling: &Sampling<'_>,
-        out: &mut Vec<Sample>,
-    ) -> bool {
+    fn sample(&self, x: &Self::Operand, head: &Self::Matrix, sampling: &Sampling<'_>, out: &mut Vec<Sample>) -> bool {
         match head {
             Side::First(head) => self.first.sample(x.first(), head, sampling, out),
             Side::Second(head) => self.second.sample(x.second(), head, sampling, out),

@@ -67,7 +67,20 @@ impl Watched<'_> {
         let live = draws.then(|| Live::start(tokenizer, canvas, self.settings)).transpose()?;
         let mut stream = (!view.json && !shares).then(|| Stream::new(tokenizer));
 
-        let (generation, settled) = self.generate(subject, canvas, live, &mut stream, &mut trace, out)?;
+        let mut shown = Vec::new();
+        let (generation, settled) =
+            match self.generate(subject, canvas, live, (&mut stream, &mut shown), &mut trace, out) {
+                Ok(done) => done,
+                Err(error) => {
+                    // What was final stays, on lines of its own.
+                    if !view.json && !shown.is_empty() {
+                        let mut stream = stream.unwrap_or_else(|| Stream::new(tokenizer));
+                        stream.advance(&shown, out)?;
+                        stream.finish(out)?;
+                    }
+                    return Err(error);
+                }
+            };
         let interrupted = generation.finish == Finish::Interrupted;
         let written = subject.written(self.model, &generation, settled);
         let text = written.text.clone();
@@ -102,13 +115,14 @@ impl Watched<'_> {
         Ok(Answered { text, interrupted })
     }
 
-    /// The denoising loop, and the position before which nothing can change any more.
+    /// The denoising loop, and the position before which nothing can change any more. `shown` gets the tokens before it,
+    /// step by step.
     fn generate(
         &mut self,
         subject: &dyn Subject,
         canvas: &Canvas,
         mut live: Option<Live>,
-        stream: &mut Option<Stream<'_>>,
+        (stream, shown): (&mut Option<Stream<'_>>, &mut Vec<u32>),
         trace: &mut Option<Trace>,
         out: &mut Out,
     ) -> Result<(Generation, usize)> {
@@ -133,8 +147,10 @@ impl Watched<'_> {
             if let Some(live) = &mut live {
                 live.update(self.model.tokenizer(), report, canvas);
             }
+            shown.clear();
+            shown.extend_from_slice(subject.shown(self.model, canvas, report.settled));
             if let Some(stream) = stream {
-                stream.advance(subject.shown(self.model, canvas, report.settled), out)?;
+                stream.advance(shown, out)?;
             }
             begun = Instant::now();
             Ok(())
