@@ -79,7 +79,7 @@ pub use placement::GpuLayers;
 pub use text::{ChatTemplate, Message, Role, Tokenizer};
 
 use diffusion::guidance::Guided;
-use diffusion::{Curve, Denoising, Settings};
+use diffusion::{Curve, Denoising, Settings, Tuning};
 use text::TokenizerConfig;
 
 /// A model file whose metadata was read and checked; its weights are still on disk.
@@ -321,10 +321,16 @@ impl ModelFile {
     /// # Errors
     /// [`Error::Settings`] names the option, its value and what is possible.
     pub fn settings(&self, canvas: &Canvas, request: &Request) -> Result<Settings, Error> {
-        let open = (0..canvas.len()).filter(|&p| canvas.is_open(p)).count();
+        let open = canvas.open_in(0..canvas.len()).count();
         let ids = self.tokenizer.ids();
         let ends = [ids.eos, ids.eot].into_iter().flatten().collect();
         Ok(request.settings(&self.spec, ends, open)?)
+    }
+
+    /// For the recipe `auto`: the request as a machine with this curve affords it on this canvas, see [`Request::tuned`].
+    pub fn tuned(&self, canvas: &Canvas, request: &Request, curve: &Curve) -> (Request, Tuning) {
+        let open = canvas.open_in(0..canvas.len()).count();
+        request.tuned(curve, &self.spec, canvas.len() - open, open)
     }
 
     /// The decided tokens of the answer up to the first open position or end token.

@@ -6,6 +6,7 @@
 //! itself a tenth more, and spends that on refreshes first (stale keys and values are what spoils answers first) and then
 //! on the window. It never gives less than `fast`, whose quality is measured.
 
+use super::cache::CachePolicy;
 use super::curve::Curve;
 use super::recipe::Recipe;
 use super::request::Request;
@@ -40,6 +41,8 @@ struct Work<'a> {
     prompt: usize,
     /// Whether the prompt's rows run only once.
     freeze_prompt: bool,
+    /// Whether there are steps that run less than everything that is seen.
+    cached: bool,
     open: usize,
     block_length: usize,
 }
@@ -53,7 +56,7 @@ impl Work<'_> {
             let steps = (block as f64 / COMMITS).ceil() as usize;
             let behind = window.min(self.open - start - block);
             let prompt = if self.freeze_prompt && start > 0 { 0 } else { self.prompt };
-            let refreshed = refresh.map_or(1, |every| steps.div_ceil(every));
+            let refreshed = if self.cached { refresh.map_or(1, |every| steps.div_ceil(every)) } else { steps };
             seconds += refreshed as f64 * self.curve.at(prompt + start + block + behind);
             seconds += (steps - refreshed) as f64 * self.curve.at(block);
         }
@@ -79,12 +82,14 @@ impl Request {
         let fast = Recipe::Fast.row();
         let block_length = self.block_length.or(spec.block_length).or(fast.block_length).unwrap_or(open);
         let freeze_prompt = self.freeze_prompt.unwrap_or(false);
-        let work = Work { curve, prompt: given, freeze_prompt, open, block_length: block_length.clamp(1, open.max(1)) };
+        let cached = self.unmask_rule().is_none_or(|unmask| self.cache_policy(unmask) != CachePolicy::None);
+        let block_length = block_length.clamp(1, open.max(1));
+        let work = Work { curve, prompt: given, freeze_prompt, cached, open, block_length };
         let narrow = self.window.or(fast.window).unwrap_or(open);
         let fast_seconds = work.seconds(narrow, None);
         let affordable = |window, refresh| work.seconds(window, refresh) <= fast_seconds * (1.0 + SLACK);
 
-        let often = REFRESHES.into_iter().find(|&every| affordable(narrow, Some(every)));
+        let often = REFRESHES.into_iter().find(|&every| cached && affordable(narrow, Some(every)));
         let refresh = self.refresh.or(often);
         let wider = WINDOWS.into_iter().filter(|&window| window < open).chain([open]).rev();
         let wide = wider.into_iter().find(|&window| window > narrow && affordable(window, refresh));
@@ -173,16 +178,33 @@ mod tests {
         assert!(mine.settings(&spec(), vec![], 128).is_ok(), "with a window there is nothing to measure");
     }
 
+    /// Without a cache every step runs all rows anyway: a refresh would be refused.
+    #[test]
+    fn only_a_cache_is_refreshed() {
+        let flat = Curve::new([(32, 0.1), (512, 0.1)]).expect("a curve");
+        let auto = Request { recipe: Recipe::Auto, ..Request::default() };
+        for request in [
+            Request { cache: Some(CachePolicy::None), ..auto.clone() },
+            Request { unmask: Some(crate::UnmaskRule::Wino), ..auto },
+        ] {
+            let (tuned, tuning) = request.tuned(&flat, &spec(), 10, 128);
+            assert_eq!((tuning.window, tuning.refresh), (128, None));
+            assert!(tuned.settings(&spec(), vec![], 128).is_ok(), "{tuned:?}");
+        }
+    }
+
     #[test]
     fn the_cost_of_a_run_by_hand() {
         // Two blocks of 32 and one of 16 behind 10: steps 12, 12, 6; t(rows) = rows.
         let curve = Curve::new([(1, 1.0), (1000, 1000.0)]).expect("a curve");
-        let work = Work { curve: &curve, prompt: 10, freeze_prompt: false, open: 80, block_length: 32 };
+        let work = Work { curve: &curve, prompt: 10, freeze_prompt: false, cached: true, open: 80, block_length: 32 };
         let wanted = (74 + 11 * 32) + (90 + 11 * 32) + (90 + 5 * 16);
         assert_eq!(work.seconds(32, None), f64::from(wanted));
         let refreshed = (3 * 42 + 9 * 32) + (3 * 74 + 9 * 32) + (2 * 90 + 4 * 16);
         assert_eq!(work.seconds(0, Some(4)), f64::from(refreshed));
         let frozen = Work { freeze_prompt: true, ..work };
         assert_eq!(frozen.seconds(32, None), f64::from(wanted - 20));
+        let uncached = Work { freeze_prompt: false, cached: false, ..frozen };
+        assert_eq!(uncached.seconds(0, None), f64::from(12 * 42 + 12 * 74 + 6 * 90));
     }
 }

@@ -105,7 +105,7 @@ impl Request {
             return wrong("--recipe", self.recipe.name(), "its window is chosen by the machine's measured times first");
         }
         let family = spec.family;
-        let unmask = self.unmask.or(self.recipe.row().unmask).unwrap_or(family.default_rule());
+        let unmask = self.unmask_rule().unwrap_or(family.default_rule());
         if !unmask.runs_on(family) {
             let able = UnmaskRule::ALL.into_iter().filter(|rule| rule.runs_on(family));
             return wrong("--unmask", unmask.name(), format!("{} has {}", family.name(), names(able)));
@@ -202,12 +202,22 @@ impl Request {
         })
     }
 
+    /// The unmasker by request or recipe; none: the model's reference.
+    pub(super) fn unmask_rule(&self) -> Option<UnmaskRule> {
+        self.unmask.or(self.recipe.row().unmask)
+    }
+
+    /// The cache policy with an unmasker.
+    pub(super) fn cache_policy(&self, unmask: UnmaskRule) -> CachePolicy {
+        // An unmasker that doubts every row of its block can't leave one stale.
+        let recipe = self.recipe.row().cache.filter(|_| unmask != UnmaskRule::Wino);
+        self.cache.or(recipe).unwrap_or_default()
+    }
+
     /// Which rows run; what the policy has no use for is refused.
     fn cache_settings(&self, unmask: UnmaskRule) -> Result<CacheSettings, SettingsError> {
         let row = self.recipe.row();
-        // An unmasker that doubts every row of its block can't leave one stale.
-        let recipe = row.cache.filter(|_| unmask != UnmaskRule::Wino);
-        let policy = self.cache.or(recipe).unwrap_or_default();
+        let policy = self.cache_policy(unmask);
         if unmask == UnmaskRule::Wino && policy != CachePolicy::None {
             return wrong(
                 "--cache",
