@@ -1,15 +1,15 @@
-//! Load: 64 clients for a minute on the embedded model, as one program. Every answer is compared with the one that the same
-//! request gets alone, and the process's memory is watched.
+//! Load: 64 clients for a minute on the embedded model. Every answer is compared with the one that the same request gets alone,
+//! and the memory of the server, which is a process of its own, is watched.
 //!
 //! `cargo run --release -p demask-server --example load [SECONDS] [CLIENTS]`; exit code 1 if something is lost or differs,
-//! or if the mean memory of the last third is more than 5 % above that of the first, after a warm-up of 15 s.
+//! or if the mean memory of the last third is more than 5 % above that of the first.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::collections::HashMap;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -18,9 +18,8 @@ use demask::{Device, ModelFile};
 use demask_server::{Options, Server};
 use serde_json::{Value, json};
 
-/// Before memory is watched every thread has had its first requests: allocators keep a heap per thread, which grows to the
-/// most that the thread ever needs.
-const WARM_UP: Duration = Duration::from_secs(15);
+/// What makes this program the server.
+const SERVER: &str = "--server";
 
 /// Different requests.
 const KINDS: usize = 24;
@@ -54,39 +53,52 @@ fn post(at: SocketAddr, body: &Value) -> std::io::Result<(u16, String)> {
     Ok((status, body["choices"][0]["message"]["content"].as_str().unwrap_or_default().to_owned()))
 }
 
-/// Resident memory in bytes; 0 where the system doesn't say.
-fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+/// Resident memory of a process in bytes; 0 where the system doesn't say.
+fn resident(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
     line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap_or(0) * 1024
 }
 
-fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1).map(|text| text.parse::<usize>().expect("a number"));
-    let seconds = arguments.next().unwrap_or(60);
-    let clients = arguments.next().unwrap_or(64);
+/// Tells its address on stdout and serves until stdin ends, on a runtime like that of `demask serve`.
+fn serve() {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/demask-tiny-q8_0.gguf");
     let device = Device::cpu(None).unwrap();
     let model = Arc::new(ModelFile::open(model).unwrap().load(&device, &mut |_, _| {}).unwrap());
     let mut options = Options::default();
     options.address.set_port(0);
-    let (tell, told) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        runtime.block_on(async {
-            let server = Server::bind(options, model).await.unwrap();
-            tell.send(server.local_addr()).unwrap();
-            server.run(std::future::pending()).await;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let server = Server::bind(options, model).await.unwrap();
+        println!("{}", server.local_addr());
+        let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        std::thread::spawn(move || {
+            let _ = std::io::stdin().read_to_end(&mut Vec::new());
+            drop(end);
         });
+        server.run(async { drop(ended.await) }).await;
     });
-    let at = told.recv().unwrap();
+}
+
+fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some(SERVER) {
+        serve();
+        return ExitCode::SUCCESS;
+    }
+    let mut arguments = std::env::args().skip(1).map(|text| text.parse::<usize>().expect("a number"));
+    let seconds = arguments.next().unwrap_or(60);
+    let clients = arguments.next().unwrap_or(64);
+    let program = std::env::current_exe().unwrap();
+    let mut server = Command::new(program).arg(SERVER).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    let at: SocketAddr = said.trim().parse().expect("the server's address");
     let alone: HashMap<usize, String> = (0..KINDS).map(|i| (i, post(at, &asked(i)).unwrap().1)).collect();
     let alone = Arc::new(alone);
 
     let counts: Arc<Mutex<HashMap<&'static str, usize>>> = Arc::default();
     let finished = Arc::new(AtomicUsize::new(0));
-    let watched_from = Instant::now() + WARM_UP;
-    let until = watched_from + Duration::from_secs(seconds as u64);
+    let until = Instant::now() + Duration::from_secs(seconds as u64);
     for client in 0..clients {
         let (alone, counts, finished) = (Arc::clone(&alone), Arc::clone(&counts), Arc::clone(&finished));
         std::thread::spawn(move || {
@@ -113,10 +125,10 @@ fn main() -> ExitCode {
     let mut memory = Vec::new();
     while finished.load(Ordering::SeqCst) < clients {
         std::thread::sleep(Duration::from_millis(250));
-        if Instant::now() >= watched_from {
-            memory.push(resident());
-        }
+        memory.push(resident(server.id()));
     }
+    drop(server.stdin.take());
+    let ended = server.wait().unwrap();
     let third = memory.len() / 3;
     let mean = |part: &[u64]| part.iter().sum::<u64>() as f64 / part.len().max(1) as f64 / f64::from(1 << 20);
     let series: Vec<u64> = memory.iter().step_by((memory.len() / 12).max(1)).map(|bytes| bytes >> 10).collect();
@@ -129,7 +141,7 @@ fn main() -> ExitCode {
         (last / first - 1.0) * 100.0
     );
     let faults = ["answered with another text", "failed", "lost"].iter().any(|what| counts.contains_key(what));
-    if faults || last > first * 1.05 || !counts.contains_key("answered") {
+    if faults || !ended.success() || last > first * 1.05 || !counts.contains_key("answered") {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS

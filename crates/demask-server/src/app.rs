@@ -10,7 +10,10 @@ use axum::http::{HeaderName, Method, header};
 use axum::middleware;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Json, Router};
+use demask::Message;
+use demask::text::ChatTemplate;
 use serde::Serialize;
+use tokio::sync::Semaphore;
 use tower_http::cors::{AllowHeaders, AllowOrigin, Any, CorsLayer};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -31,6 +34,10 @@ pub(crate) struct App {
     pub(crate) runner: Arc<dyn Runner>,
     pub(crate) queue: Arc<Queue>,
     pub(crate) metrics: Arc<Metrics>,
+    /// The model's chat template, or what is told to those who need it.
+    pub(crate) template: Result<ChatTemplate, ApiError>,
+    /// Bodies that are made something of at a time, see [`guard::read`].
+    pub(crate) readers: Arc<Semaphore>,
     /// The model's name in requests and answers.
     pub(crate) model: String,
     /// When the model was loaded, in seconds since 1970.
@@ -46,6 +53,13 @@ impl App {
     pub(crate) fn is_own_address(&self, host: &str) -> bool {
         let own = self.local.to_string();
         host == own || host == self.local.ip().to_string()
+    }
+
+    /// Tokens of a conversation that the model is to answer.
+    pub(crate) fn chat_prompt(&self, messages: &[Message]) -> Result<Vec<u32>, ApiError> {
+        let template = self.template.as_ref().map_err(Clone::clone)?;
+        let tokens = template.encode(self.runner.file().tokenizer(), messages, true);
+        Ok(tokens.map_err(demask::Error::from)?)
     }
 
     /// Checks a request's `model`: the served one, or none.

@@ -87,6 +87,10 @@ pub(crate) async fn authorize(State(app): State<Arc<App>>, request: Request, nex
     }
 }
 
+/// Bodies that are made something of at a time. That is work for a core, so more threads would finish nothing sooner, and
+/// each has a heap of its own that never shrinks below what its largest body took.
+pub(crate) const READERS: usize = 4;
+
 /// Reads the body of a POST and lets `prepare` make something of it, where that may take its time.
 pub(crate) async fn read<T: Send + 'static>(
     app: &Arc<App>,
@@ -96,7 +100,13 @@ pub(crate) async fn read<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     let body = read_body(app, headers, body).await?;
     let app = Arc::clone(app);
-    let prepared = tokio::task::spawn_blocking(move || prepare(&app, &body)).await;
+    let turn = Arc::clone(&app.readers).acquire_owned().await;
+    let prepared = tokio::task::spawn_blocking(move || {
+        // Kept to the end, also when the client has left.
+        let _turn = turn;
+        prepare(&app, &body)
+    });
+    let prepared = prepared.await;
     prepared.map_err(|_| ApiError::internal("the request could not be read"))?
 }
 

@@ -17,6 +17,8 @@ use tokio_io_timeout::TimeoutStream;
 
 use crate::app::{self, App};
 use crate::engine::Queue;
+use crate::failure::ApiError;
+use crate::guard;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::runner::Runner;
@@ -92,12 +94,15 @@ impl Server {
         let queue = Queue::start(Arc::clone(&runner), parallel, capacity, Arc::clone(&metrics));
         let model = options.alias.clone().unwrap_or_else(|| id_of(&runner.file().spec().name));
         let stamp = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+        let template = runner.file().chat_template().map_err(ApiError::from);
         let app = App {
             options,
             local,
             runner,
             queue: queue.map_err(ServeError::Start)?,
             metrics,
+            template,
+            readers: Arc::new(Semaphore::new(guard::READERS)),
             model,
             created: app::now(),
             requests: AtomicU64::new(1),

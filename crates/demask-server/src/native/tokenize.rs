@@ -70,7 +70,7 @@ fn tokens(app: &App, body: &[u8]) -> Result<Tokens, ApiError> {
         (None, Some(_)) if special => {
             return Err(ApiError::field("special", "`special` goes with `text`: messages are never taken for tokens"));
         }
-        (None, Some(given)) => file.chat_prompt(&messages(given)?)?,
+        (None, Some(given)) => app.chat_prompt(&messages(given)?)?,
         _ => return Err(ApiError::field("text", "one of `text` and `messages` is needed")),
     };
     let texts = tokens.iter().map(|&id| tokenizer.token_text(id)).collect();

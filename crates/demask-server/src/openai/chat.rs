@@ -274,7 +274,7 @@ fn prepare(app: &App, body: &[u8]) -> Result<(Asked, Form), ApiError> {
     let n = answers(given.n)?;
     let form = form(given.stream, given.stream_options)?;
     let file = app.runner.file();
-    let prompt = file.chat_prompt(&messages(given.messages)?)?;
+    let prompt = app.chat_prompt(&messages(given.messages)?)?;
     let canvas = file.canvas(&prompt, request.max_tokens)?;
     let asked = Asked { canvases: vec![canvas], subject: Subject::Answer, request, n, stop };
     asked.check(app)?;
