@@ -13,22 +13,17 @@ use crate::output;
 use crate::report::quantisation;
 use crate::whole;
 
-/// Positions of an ordinary canvas.
-const ENOUGH_FOR_MOST: usize = 256;
-
 /// The file, by the name of what was measured: rows and seconds.
 type Kept = BTreeMap<String, Vec<(usize, f64)>>;
 
 /// The curve of a model on a device for canvases of `positions`: the kept one, else a measured one, which is kept.
-pub(crate) fn of(model: &Model, device: &Device, positions: usize) -> Result<Curve> {
+pub(crate) fn of(model: &Model, device: &Device, positions: usize) -> Result<Curve, demask::Error> {
     let file = file();
     let kept = file.as_deref().and_then(|path| read(path).remove(&key(model, device)));
     if let Some(curve) = kept.and_then(Curve::new) {
         return Ok(curve);
     }
     output::line("note", "measuring forward passes for `--recipe auto`, once for this model on this machine");
-    // Whatever the first canvas is, the next may be longer.
-    let positions = positions.max(ENOUGH_FOR_MOST);
     let start = Instant::now();
     let curve = model.curve(positions, &mut || start.elapsed().as_secs_f64())?;
     keep(model, device, &curve);

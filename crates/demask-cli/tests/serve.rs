@@ -21,7 +21,11 @@ struct Serving {
 }
 
 fn serve(args: &[&str]) -> Serving {
-    let mut child = demask()
+    serve_as(demask(), args)
+}
+
+fn serve_as(mut command: Command, args: &[&str]) -> Serving {
+    let mut child = command
         .args(["serve", "--port", "0", "--threads", "1"])
         .args(args)
         .env_remove("DEMASK_API_KEY")
@@ -124,6 +128,28 @@ fn f09_it_logs_what_happened_and_nothing_that_was_said() {
         assert!(log.contains(words), "no {words} in {log}");
     }
     assert!(!log.contains("Zanzibar"), "{log}");
+}
+
+/// The curve is that of `run`: measured when it is first asked for, then kept.
+#[test]
+fn auto_goes_by_the_kept_curve() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut answers = Vec::new();
+    for measured in [true, false] {
+        let mut command = demask();
+        command.env("XDG_CACHE_HOME", cache.path());
+        let serving = serve_as(command, &[]);
+        assert!(serving.post(ASK).starts_with("HTTP/1.1 200"));
+        assert_eq!(cache.path().join("demask/curves.json").exists(), !measured, "nobody has asked for it");
+        let answer = serving.post(&ASK.replacen('{', r#"{"recipe": "auto", "#, 1));
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        answers.push(answer.split("choices").nth(1).unwrap().to_owned());
+        serving.signal("TERM");
+        let (code, log) = serving.end();
+        assert_eq!((code, log.contains("measuring forward passes")), (Some(0), measured), "{log}");
+        assert!(log.contains("tuned") && log.contains("window="), "{log}");
+    }
+    assert_eq!(answers[0], answers[1]);
 }
 
 #[test]

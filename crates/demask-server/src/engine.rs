@@ -1,18 +1,21 @@
 //! One model, many runs: a bounded queue, and one thread on which the runs take turns, a step each.
 //!
 //! A run's text depends on nothing but its own request: each has its own seed, its own keys and values, and the model is
-//! only read. So turns change when a text arrives, never what it says.
+//! only read. So turns change when a text arrives, never what it says. (The recipe `auto` also goes by the machine's curve,
+//! which stays the same while a server runs.)
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
 use crate::failure::ApiError;
-use crate::job::{Event, Job, Run, Turn};
+use crate::job::{Job, Listener, Run, Turn};
 use crate::metrics::Metrics;
 use crate::runner::Runner;
+use crate::tuner::Tuner;
 
 /// The queue's state.
 #[derive(Default)]
@@ -87,7 +90,7 @@ impl Queue {
         let mut state = self.lock();
         state.closing = true;
         for job in state.waiting.drain(..) {
-            let _ = job.events.send((job.index, Event::Failed(ApiError::closing())));
+            job.listener.fail(ApiError::closing());
         }
         self.metrics.waiting.set(0);
         drop(state);
@@ -103,12 +106,12 @@ impl Queue {
     fn purge(&self, state: &mut State) {
         let now = Instant::now();
         state.waiting.retain(|job| {
-            if job.events.is_closed() {
-                self.cancelled(job.number, "waiting");
+            if job.listener.is_gone() {
+                self.cancelled(job.listener.number, "waiting");
                 return false;
             }
             if job.deadline <= now {
-                let _ = job.events.send((job.index, Event::Failed(ApiError::too_late("it waited for its turn"))));
+                job.listener.fail(ApiError::too_late("it waited for its turn"));
                 return false;
             }
             true
@@ -141,9 +144,14 @@ impl Queue {
     }
 
     fn work(&self, runner: &dyn Runner) {
+        let mut tuner = Tuner::new(runner);
         let mut runs: VecDeque<Box<Run<'_>>> = VecDeque::new();
         while let Some(begun) = self.next(runs.len()) {
-            runs.extend(begun.into_iter().filter_map(|job| Run::start(runner, job)).map(Box::new));
+            for job in begun {
+                let listener = job.listener.clone();
+                let run = self.guarded(&listener, || Run::start(runner, &mut tuner, job));
+                runs.extend(run.flatten().map(Box::new));
+            }
             for _ in 0..runs.len() {
                 let Some(run) = runs.pop_front() else { break };
                 runs.extend(self.turn(run));
@@ -151,27 +159,40 @@ impl Queue {
         }
     }
 
+    /// Lets a run get on. One that panics ends there and is told of; the others go on: what it leaves half done is its own.
+    fn guarded<T>(&self, listener: &Listener, get_on: impl FnOnce() -> T) -> Option<T> {
+        let outcome = catch_unwind(AssertUnwindSafe(get_on));
+        if outcome.is_err() {
+            self.metrics.failed.inc();
+            tracing::error!(request = listener.number, "failed: a panic, which is a bug");
+            listener.fail(ApiError::internal("this run met a bug of the server"));
+        }
+        outcome.ok()
+    }
+
     /// One run's turn; gives it back if it goes on.
     fn turn<'a>(&self, run: Box<Run<'a>>) -> Option<Box<Run<'a>>> {
-        if run.is_abandoned() {
-            self.cancelled(run.number, "running");
+        let listener = run.listener.clone();
+        let number = listener.number;
+        if listener.is_gone() {
+            self.cancelled(number, "running");
             return None;
         }
         if run.deadline <= Instant::now() {
-            run.fail(ApiError::too_late("it ran"));
-            tracing::warn!(request = run.number, "stopped: out of time");
+            listener.fail(ApiError::too_late("it ran"));
+            tracing::warn!(request = number, "stopped: out of time");
             return None;
         }
         let started = Instant::now();
-        let turn = run.step();
+        let turn = self.guarded(&listener, || run.step())?;
         self.metrics.step_seconds.observe(started.elapsed().as_secs_f64());
         match turn {
             Turn::Goes(run) => return Some(run),
-            Turn::Failed(number) => {
+            Turn::Failed => {
                 self.metrics.failed.inc();
                 tracing::error!(request = number, "failed");
             }
-            Turn::Done { number, statistics, elapsed } => {
+            Turn::Done { statistics, elapsed } => {
                 self.metrics.add(&statistics);
                 tracing::info!(
                     request = number,

@@ -166,11 +166,6 @@ impl Fields {
             return Err(ApiError::field("max_tokens", message));
         }
         request.check()?;
-        if request.is_untuned() {
-            let message = "`recipe` auto would choose by this machine's times, and a text here depends on its request alone; \
-                give its `window` too, or use another";
-            return Err(ApiError::field("recipe", message));
-        }
         Ok(request)
     }
 
@@ -288,7 +283,6 @@ mod tests {
             (r#"{"unmask": "best"}"#, "unmask", "threshold"),
             (r#"{"temperature": -1}"#, "temperature", "0 or more"),
             (r#"{"recipe": "quick"}"#, "recipe", "fast"),
-            (r#"{"recipe": "auto"}"#, "recipe", "window"),
         ] {
             let error = settings(body).expect_err(body).body().error;
             assert_eq!(error.param.as_deref(), Some(param), "{body}: {}", error.message);

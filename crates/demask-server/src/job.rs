@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use demask::diffusion::{Denoising, Statistics};
+use demask::diffusion::{Denoising, Statistics, Tuning};
 use demask::text::StreamDecoder;
 use demask::{Canvas, MaskPredictor, ModelFile, Request, StepReport};
 use tokio::sync::mpsc::UnboundedSender;
@@ -10,20 +10,44 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::failure::ApiError;
 use crate::runner::Runner;
 use crate::stop::Stops;
+use crate::tuner::Tuner;
 
 /// A run that was asked for. It is given up when nobody listens to its events any more.
 pub(crate) struct Job {
-    /// Number of the HTTP request that it belongs to.
-    pub(crate) number: u64,
-    /// Which of that request's runs it is.
-    pub(crate) index: usize,
+    pub(crate) listener: Listener,
     pub(crate) canvas: Canvas,
     pub(crate) request: Request,
     pub(crate) subject: Subject,
     pub(crate) stop: Vec<String>,
     pub(crate) deadline: Instant,
+}
+
+/// Who asked for a run.
+#[derive(Clone)]
+pub(crate) struct Listener {
+    /// Number of the HTTP request.
+    pub(crate) number: u64,
+    /// Which of that request's runs it is.
+    pub(crate) index: usize,
     /// As many as a run has steps, and a few: that bounds the channel.
     pub(crate) events: UnboundedSender<(usize, Event)>,
+}
+
+impl Listener {
+    /// Whether nobody listens any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.events.is_closed()
+    }
+
+    pub(crate) fn tell(&self, event: Event) {
+        // Whoever listened may have left; the engine sees that before the next step.
+        let _ = self.events.send((self.index, event));
+    }
+
+    /// Tells that the run can't go on.
+    pub(crate) fn fail(&self, error: ApiError) {
+        self.tell(Event::Failed(error));
+    }
 }
 
 /// What of a canvas is the text.
@@ -66,6 +90,8 @@ pub(crate) struct Outcome {
     pub(crate) canvas: Canvas,
     /// Time between its first and its last step, other runs' turns included.
     pub(crate) elapsed: Duration,
+    /// What the recipe `auto` chose.
+    pub(crate) tuning: Option<Tuning>,
 }
 
 /// Why a text ends.
@@ -80,14 +106,13 @@ pub(crate) enum FinishReason {
 
 /// A run at work.
 pub(crate) struct Run<'a> {
-    pub(crate) number: u64,
+    pub(crate) listener: Listener,
     pub(crate) deadline: Instant,
-    index: usize,
-    events: UnboundedSender<(usize, Event)>,
     denoising: Denoising,
     predictor: Box<dyn MaskPredictor>,
     text: Text<'a>,
     begun: Instant,
+    tuning: Option<Tuning>,
 }
 
 /// What became of a run in a step.
@@ -95,62 +120,58 @@ pub(crate) enum Turn<'a> {
     /// It goes on.
     Goes(Box<Run<'a>>),
     /// It has ended.
-    Done { number: u64, statistics: Statistics, elapsed: Duration },
+    Done { statistics: Statistics, elapsed: Duration },
     /// It failed.
-    Failed(u64),
+    Failed,
 }
 
 impl<'a> Run<'a> {
     /// Starts a run; a failure is told to whoever asked.
-    pub(crate) fn start(runner: &'a dyn Runner, job: Job) -> Option<Run<'a>> {
-        let (denoising, predictor) = match runner.start(job.canvas, &job.request) {
+    pub(crate) fn start(runner: &'a dyn Runner, tuner: &mut Tuner<'_>, job: Job) -> Option<Run<'a>> {
+        let started = tuner.tune(&job.canvas, job.request).and_then(|(request, tuning)| {
+            let (denoising, predictor) = runner.start(job.canvas, &request)?;
+            Ok((denoising, predictor, tuning))
+        });
+        let (denoising, predictor, tuning) = match started {
             Ok(started) => started,
             Err(error) => {
-                let _ = job.events.send((job.index, Event::Failed(error.into())));
+                job.listener.fail(error.into());
                 return None;
             }
         };
-        let _ = job.events.send((job.index, Event::Begun));
+        if let Some(Tuning { window, refresh, .. }) = tuning {
+            tracing::info!(request = job.listener.number, window, refresh, "tuned");
+        }
+        job.listener.tell(Event::Begun);
         Some(Run {
-            number: job.number,
+            listener: job.listener,
             deadline: job.deadline,
-            index: job.index,
-            events: job.events,
             denoising,
             predictor,
             text: Text::new(runner.file(), job.subject, job.stop),
             begun: Instant::now(),
+            tuning,
         })
-    }
-
-    /// Whether nobody listens any more.
-    pub(crate) fn is_abandoned(&self) -> bool {
-        self.events.is_closed()
-    }
-
-    /// Tells that it can't go on.
-    pub(crate) fn fail(&self, error: ApiError) {
-        self.tell(Event::Failed(error));
     }
 
     /// The next step.
     pub(crate) fn step(mut self: Box<Self>) -> Turn<'a> {
         match self.denoising.step(&mut *self.predictor) {
             Err(error) => {
-                self.fail(error.into());
-                Turn::Failed(self.number)
+                self.listener.fail(error.into());
+                Turn::Failed
             }
             Ok(None) => self.finish(),
             Ok(Some(report)) => {
                 let text = self.text.advance(self.denoising.canvas(), report.settled);
-                self.tell(Event::Step(Box::new(StepDone { report, text })));
+                self.listener.tell(Event::Step(Box::new(StepDone { report, text })));
                 if self.text.stopped { self.finish() } else { Turn::Goes(self) }
             }
         }
     }
 
     fn finish(self: Box<Self>) -> Turn<'a> {
-        let Run { number, index, events, denoising, mut text, begun, .. } = *self;
+        let Run { listener, denoising, mut text, begun, tuning, .. } = *self;
         let elapsed = begun.elapsed();
         let generation = denoising.finish(None);
         let canvas = generation.canvas;
@@ -158,14 +179,9 @@ impl<'a> Run<'a> {
         let tokens = text.tokens(&canvas);
         let finish = text.reason(&canvas);
         let statistics = Statistics { visible_tokens: tokens, ..generation.statistics };
-        let outcome = Outcome { text: last, finish, statistics, canvas, elapsed };
-        let _ = events.send((index, Event::Done(Box::new(outcome))));
-        Turn::Done { number, statistics, elapsed }
-    }
-
-    fn tell(&self, event: Event) {
-        // Whoever listened may have left; the engine sees that before the next step.
-        let _ = self.events.send((self.index, event));
+        let outcome = Outcome { text: last, finish, statistics, canvas, elapsed, tuning };
+        listener.tell(Event::Done(Box::new(outcome)));
+        Turn::Done { statistics, elapsed }
     }
 }
 

@@ -1,8 +1,8 @@
 //! HTTP over demask: an API that OpenAI's clients speak, a stream of edits, and a page that draws them.
 //!
 //! One model, many requests: [`Server`] queues them, and one thread lets their runs take turns, a denoising step each.
-//! What a run says depends on its request alone. Everything that a client can send is bounded by [`Limits`], and a client
-//! that leaves takes its run with it.
+//! What a run says depends on its request alone (with the recipe `auto`, also on what passes cost on this machine).
+//! Everything that a client can send is bounded by [`Limits`], and a client that leaves takes its run with it.
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +23,7 @@ mod runs;
 mod server;
 mod signals;
 mod stop;
+mod tuner;
 
 pub use fields::setting_names;
 pub use openapi::openapi;

@@ -8,7 +8,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 use crate::app::App;
 use crate::failure::ApiError;
 use crate::guard::{self, Number};
-use crate::job::{Event, Job, Outcome, Subject};
+use crate::job::{Event, Job, Listener, Outcome, Subject};
 
 /// What is asked for, checked and ready to be queued.
 pub(crate) struct Asked {
@@ -35,7 +35,7 @@ impl Asked {
             return Err(ApiError::field("n", message));
         }
         for canvas in &self.canvases {
-            app.runner.file().settings(canvas, &self.request)?;
+            app.runner.file().settings(canvas, &self.request.before_tuning())?;
         }
         Ok(())
     }
@@ -56,14 +56,12 @@ impl Asked {
         let deadline = guard::deadline(app.options.limits.time);
         let jobs = (0..self.runs())
             .map(|index| Job {
-                number: number.0,
-                index,
+                listener: Listener { number: number.0, index, events: events.clone() },
                 canvas: self.canvases[index / self.n].clone(),
                 request: Request { seed: self.seed(index), ..self.request.clone() },
                 subject: self.subject,
                 stop: self.stop.clone(),
                 deadline,
-                events: events.clone(),
             })
             .collect();
         let ahead = app.queue.submit(jobs)?;

@@ -252,10 +252,10 @@ impl Model {
         Ok((Denoising::new(canvas, settings), predictor))
     }
 
-    /// Measures what forward passes cost here, for canvases of up to `positions`; `now` reads a clock in seconds. For
-    /// [`Request::tuned`].
+    /// Measures what forward passes cost here, for canvases of up to `positions` and ordinary ones; `now` reads a clock in
+    /// seconds. For [`Request::tuned`].
     pub fn curve(&self, positions: usize, now: &mut dyn FnMut() -> f64) -> Result<Curve, Error> {
-        let rows = Curve::rows_for(positions, self.spec.context);
+        let rows = Curve::rows_for(positions.max(Curve::ORDINARY), self.spec.context);
         Curve::measure(&rows, &mut |positions| (self.placed.new_predictor)(positions), now)
     }
 

@@ -62,9 +62,8 @@ pub(super) fn tune(
     if !request.is_untuned() {
         return Ok((request, None));
     }
-    let open = canvas.open_in(0..canvas.len()).count();
     let curve = curves::of(model, device, canvas.len())?;
-    let (request, tuning) = request.tuned(&curve, model.spec(), canvas.len() - open, open);
+    let (request, tuning) = model.tuned(canvas, &request, &curve);
     let report = AutoReport::new(&curve, &tuning);
     output::line("note", &format!("auto: {}", report.line()));
     Ok((request, Some(report)))

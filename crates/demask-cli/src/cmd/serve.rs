@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use demask_server::{Ending, Limits, Options, ServeError};
+use demask::diffusion::{Curve, Denoising};
+use demask::{Canvas, Device, Error, MaskPredictor, Model, ModelFile, Request};
+use demask_server::{Ending, Limits, Options, Runner, ServeError};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{load_model, read_model};
 use crate::args::{Log, ServeArgs};
+use crate::curves;
 use crate::failure::{Advised, Ended, Misuse};
 use crate::output;
 
@@ -31,14 +34,36 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     if !options.address.ip().is_loopback() {
         output::line("warning", "others can reach this server; what they send and get is not encrypted");
     }
-    let ending = demask_server::serve(options, Arc::new(model), |server| {
+    let place = device.describe();
+    tell_only_places_of_panics();
+    let ending = demask_server::serve(options, Arc::new(Served { model, device }), |server| {
         let address = server.local_addr();
-        output::line("note", &format!("serving {} on {}", server.model(), device.describe()));
+        output::line("note", &format!("serving {} on {place}", server.model()));
         output::line("note", &format!("listening on http://{address} (API at http://{address}/v1; Ctrl-C stops)"));
     });
     match ending.map_err(refused)? {
         Ending::Finished => Ok(()),
         Ending::Stopped => Err(Ended::Interrupted.into()),
+    }
+}
+
+/// A model whose curve is the one that `run` and `chat` go by.
+struct Served {
+    model: Model,
+    device: Device,
+}
+
+impl Runner for Served {
+    fn file(&self) -> &ModelFile {
+        &self.model
+    }
+
+    fn start(&self, canvas: Canvas, request: &Request) -> Result<(Denoising, Box<dyn MaskPredictor>), Error> {
+        self.model.start(canvas, request)
+    }
+
+    fn curve(&self, positions: usize) -> Result<Curve, Error> {
+        curves::of(&self.model, &self.device, positions)
     }
 }
 
@@ -83,6 +108,14 @@ fn refused(error: ServeError) -> anyhow::Error {
         }
         _ => Advised::new(error.to_string(), hint).into(),
     }
+}
+
+/// The message of a panic may quote what clients say, which is in no log.
+fn tell_only_places_of_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map_or_else(String::new, |place| format!(" at {place}"));
+        output::line("error", &format!("a panic{place}, which is a bug"));
+    }));
 }
 
 /// Log lines go to stderr. What requests say is in none of them.

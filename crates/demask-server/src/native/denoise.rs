@@ -17,7 +17,7 @@ use axum::response::Response;
 use axum::response::sse::Event as SseEvent;
 use demask::blanks::Marked;
 use demask::diffusion::canvas::spans;
-use demask::diffusion::{EditKind, Settings};
+use demask::diffusion::{EditKind, Settings, Tuning};
 use demask::{Canvas, Request, Tokenizer};
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
@@ -190,6 +190,24 @@ pub(crate) struct End {
     /// Seconds between the first and the last step, other runs' turns included.
     seconds: f64,
     visible_tokens_per_s: Option<f64>,
+    /// With the recipe `auto`: what was chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tuned: Option<Tuned>,
+}
+
+/// What the recipe `auto` chose by this machine's times. A request that gives these gets the same text anywhere.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Tuned {
+    /// Open positions behind the block that the model sees.
+    window: usize,
+    /// Steps between refreshes; null: when a block begins.
+    refresh: Option<usize>,
+}
+
+impl From<Tuning> for Tuned {
+    fn from(Tuning { window, refresh, .. }: Tuning) -> Tuned {
+        Tuned { window, refresh }
+    }
 }
 
 /// A run, edit by edit
@@ -206,7 +224,7 @@ pub(crate) async fn denoise(
     let (asked, blanks) = guard::read(&app, &headers, body, prepare).await?;
     let (running, ahead) = asked.submit(&app, number)?;
     let canvas = &asked.canvases[0];
-    let settings = app.runner.file().settings(canvas, &asked.request)?;
+    let settings = app.runner.file().settings(canvas, &asked.request.before_tuning())?;
     let start = start(&app, &asked, &settings, number, ahead);
     let ready = VecDeque::from([Told::Start(start).event()]);
     let state = Stream { app, running, blanks, ready, text: String::new(), begun: Instant::now(), over: false };
@@ -237,7 +255,7 @@ fn prepare(app: &App, body: &[u8]) -> Result<(Asked, Option<Blanks>), ApiError> 
     let file = app.runner.file();
     let (canvas, request, blanks) = match (given.messages, given.prompt, given.text) {
         (Some(given), None, None) => {
-            (file.canvas(&file.chat_prompt(&messages(given)?)?, request.max_tokens)?, request, None)
+            (file.canvas(&app.chat_prompt(&messages(given)?)?, request.max_tokens)?, request, None)
         }
         (None, Some(text), None) => {
             (file.canvas(&file.tokenizer().encode_prompt_raw(&text), request.max_tokens)?, request, None)
@@ -385,6 +403,7 @@ impl Stream {
             seconds,
             visible_tokens_per_s: (statistics.visible_tokens > 0 && seconds > 0.0)
                 .then(|| rounded(statistics.visible_tokens as f64 / seconds)),
+            tuned: outcome.tuning.map(Tuned::from),
         }
     }
 }

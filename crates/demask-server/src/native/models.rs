@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use demask::diffusion::RECIPES;
 use demask::diffusion::recipe::RecipeRow;
-use demask::{CachePolicy, Request, UnmaskRule};
+use demask::{CachePolicy, UnmaskRule};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -55,10 +55,6 @@ pub(crate) struct NamedRecipe {
     settings: String,
 }
 
-fn is_offered(row: &RecipeRow) -> bool {
-    !Request { recipe: row.recipe, ..Request::default() }.is_untuned()
-}
-
 /// What is served and which settings it takes
 #[utoipa::path(get, path = "/api/models", tag = "demask", responses((status = 200, body = Models)))]
 pub(crate) async fn models(State(app): State<Arc<App>>) -> Json<Models> {
@@ -82,8 +78,7 @@ pub(crate) async fn models(State(app): State<Arc<App>>) -> Json<Models> {
             context: spec.context,
             max_tokens: app.options.limits.max_tokens.min(spec.context),
             blank: demask::blanks::DEFAULT,
-            // Those that need nothing beside their name.
-            recipes: RECIPES.iter().filter(|row| is_offered(row)).map(recipe).collect(),
+            recipes: RECIPES.iter().map(recipe).collect(),
             unmaskers: std::iter::once(reference).chain(others).map(UnmaskRule::name).collect(),
             caches: CachePolicy::ALL.map(CachePolicy::name).to_vec(),
             settings: fields::schemas(),

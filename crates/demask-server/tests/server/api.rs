@@ -97,6 +97,61 @@ fn denoise_fills_blanks() {
 }
 
 #[test]
+fn auto_goes_by_one_curve() {
+    let auto = |tokens: usize| json!({"prompt": "a", "recipe": "auto", "max_tokens": tokens});
+    let tuned = |at, body: &Value| {
+        let events = named(&post(at, "/api/denoise", body));
+        assert_eq!(events[0].1["settings"]["exact"], false);
+        chosen_in(&events)
+    };
+    let flat = Script::text("fine");
+    let measured = Arc::clone(&flat.measured);
+    let flat = flat.serve();
+    assert_eq!(tuned(flat.at, &json!({"prompt": "a", "recipe": "fast"})), Value::Null);
+    assert_eq!(measured.load(Ordering::SeqCst), 0, "nothing is measured for those who never ask");
+    // All that is free is taken; what the request says stays.
+    assert_eq!(tuned(flat.at, &auto(128)), json!({"window": 128, "refresh": 1}));
+    assert_eq!(tuned(flat.at, &auto(64)), json!({"window": 64, "refresh": 1}));
+    let mine = json!({"prompt": "a", "recipe": "auto", "max_tokens": 128, "refresh": 5});
+    assert_eq!(tuned(flat.at, &mine), json!({"window": 128, "refresh": 5}));
+    let several = json!({"prompt": ["a", "b"], "n": 2, "recipe": "auto", "max_tokens": 8});
+    assert_eq!(post(flat.at, "/v1/completions", &several).ok()["choices"].as_array().unwrap().len(), 4);
+    let gap = json!({"prompt": "a", "suffix": "b", "recipe": "auto", "max_tokens": 8});
+    assert_eq!(post(flat.at, "/v1/completions", &gap).status, 200);
+    assert_eq!(tuned(flat.at, &json!({"text": "a [[9]] b", "recipe": "auto"}))["refresh"], 1);
+    assert_eq!(measured.load(Ordering::SeqCst), 1);
+
+    let steep = Script::text("fine").costs([(32, 0.1), (512, 6.4)]).serve();
+    // What costs more is left: blocks of 8 have three steps, and each begins with a refresh anyway.
+    assert_eq!(tuned(steep.at, &auto(256)), json!({"window": 32, "refresh": 3}));
+    let wrong = json!({"prompt": "a", "recipe": "auto", "temperature": -1});
+    assert_eq!(post(steep.at, "/api/denoise", &wrong).refused(400).as_deref(), Some("temperature"));
+}
+
+/// What the recipe `auto` chose.
+fn chosen_in(events: &[(String, Value)]) -> Value {
+    events.last().unwrap().1["tuned"].clone()
+}
+
+/// The real model is measured; whoever gives what was chosen gets the same text.
+#[test]
+fn auto_is_its_choice_given_by_hand() {
+    let server = real();
+    let ask = |more: Value| {
+        let mut body = json!({"messages": [{"role": "user", "content": "Count from 1 to 10."}], "recipe": "auto"});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        named(&post(server.at, "/api/denoise", &body))
+    };
+    let chosen = ask(json!({}));
+    let tuned = chosen_in(&chosen);
+    assert!(tuned["window"].as_u64().is_some_and(|window| window >= 32), "{tuned}");
+    let by_hand = ask(tuned);
+    assert_eq!(chosen_in(&by_hand), Value::Null, "with a window there is nothing to choose");
+    assert_eq!(replayed(&by_hand), replayed(&chosen));
+    assert_eq!(by_hand.last().unwrap().1["rows"], chosen.last().unwrap().1["rows"]);
+}
+
+#[test]
 fn completions_take_prompts_of_all_forms() {
     let server = real();
     let text = |body: Value| post(server.at, "/v1/completions", &body).ok();
@@ -349,7 +404,8 @@ fn health_and_models_tell_what_is_served() {
     let models = get(server.at, "/api/models").ok();
     let model = &models["models"][0];
     assert_eq!(model["id"], "toy");
-    assert_eq!(model["recipes"][0]["name"], "exact");
+    let recipes = model["recipes"].as_array().unwrap().iter().map(|recipe| recipe["name"].as_str().unwrap());
+    assert_eq!(recipes.collect::<Vec<_>>(), ["exact", "fast", "fastest", "auto", "d3llm"]);
     assert_eq!(model["unmaskers"][0], "low-confidence");
     assert!(model["settings"]["threshold"].is_object());
     let mut answer = Answer::begin(open(server.at, "GET", "/metrics", &[], b"")).unwrap();

@@ -40,6 +40,39 @@ impl Dice {
 }
 
 #[test]
+fn a_run_that_panics_ends_alone() {
+    let at_work = Script::text("fine").slow(Duration::from_millis(20)).panics_at(1).serve();
+    let body = json!({"prompt": "hi", "max_tokens": 16, "n": 1});
+    let asked = |body: &Value| post(at_work.at, "/v1/completions", body);
+    let replies: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..3).map(|_| scope.spawn(|| asked(&body))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let (fine, failed): (Vec<_>, Vec<_>) = replies.into_iter().partition(|reply| reply.status == 200);
+    assert_eq!((fine.len(), failed.len()), (2, 1), "one run meets it");
+    assert_eq!(failed[0].refused(500), None);
+    assert!(fine.iter().all(|reply| reply.json()["choices"][0]["text"] == "fine"));
+    let metrics = get(at_work.at, "/metrics");
+    assert!(String::from_utf8(metrics.body).unwrap().contains("demask_runs_failed_total 1\n"));
+    good(at_work.at);
+
+    // In a stream, and before the first step.
+    let streaming = Script::text("fine").panics_at(1).serve();
+    let events = post(streaming.at, CHAT, &json!({"messages": [{"role": "user", "content": "hi"}], "stream": true}));
+    let last: Value = serde_json::from_str(events.events().last().unwrap()).unwrap();
+    assert_eq!(last["error"]["type"], "server_error");
+    good(streaming.at);
+    let starting = Script::of(|file, canvas| {
+        let said = file.tokenizer().decode(canvas.tokens());
+        assert!(!said.contains("break"), "a planted panic");
+        file.tokenizer().encode("fine", demask::text::Specials::Text)
+    });
+    let starting = starting.serve();
+    assert_eq!(post(starting.at, "/v1/completions", &json!({"prompt": "break"})).refused(500), None);
+    good(starting.at);
+}
+
+#[test]
 fn a_thousand_clients_that_leave_at_any_moment() {
     let server = Script::text("fine").slow(Duration::from_micros(300)).serve();
     let mut dice = Dice(1);

@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use demask::diffusion::Denoising;
+use demask::diffusion::{Curve, Denoising};
 use demask::model::{Output, Plan, Prediction};
 use demask::text::Specials;
 use demask::{Canvas, Device, Error, MaskPredictor, ModelFile, ModelSpec, Request};
@@ -87,6 +87,12 @@ pub(crate) struct Script {
     delay: Duration,
     /// The step whose logits are not numbers.
     broken: Option<usize>,
+    /// The step that panics, in one run.
+    panics: Arc<Mutex<Option<usize>>>,
+    /// What its passes cost.
+    curve: Curve,
+    /// How often that was asked.
+    pub(crate) measured: Arc<AtomicUsize>,
     /// Steps run, over all runs.
     pub(crate) steps: Arc<AtomicUsize>,
     /// How many answers were begun.
@@ -115,6 +121,9 @@ impl Script {
             says: Box::new(says),
             delay: Duration::ZERO,
             broken: None,
+            panics: Arc::default(),
+            curve: Curve::new([(32, 0.1), (512, 0.1)]).unwrap(),
+            measured: Arc::default(),
             steps: Arc::default(),
             begun: Arc::default(),
         }
@@ -126,6 +135,15 @@ impl Script {
 
     pub(crate) fn broken_at(self, step: usize) -> Script {
         Script { broken: Some(step), ..self }
+    }
+
+    /// The first run that comes to `step` panics there.
+    pub(crate) fn panics_at(self, step: usize) -> Script {
+        Script { panics: Arc::new(Mutex::new(Some(step))), ..self }
+    }
+
+    pub(crate) fn costs(self, points: [(usize, f64); 2]) -> Script {
+        Script { curve: Curve::new(points).unwrap(), ..self }
     }
 
     pub(crate) fn serve(self) -> Running {
@@ -148,10 +166,16 @@ impl Runner for Script {
             end: self.file.tokenizer().ids().eos.unwrap(),
             delay: self.delay,
             broken: self.broken,
+            panics: Arc::clone(&self.panics),
             step: 0,
             steps: Arc::clone(&self.steps),
         };
         Ok((Denoising::new(canvas, settings), Box::new(predictor)))
+    }
+
+    fn curve(&self, _: usize) -> Result<Curve, Error> {
+        self.measured.fetch_add(1, Ordering::SeqCst);
+        Ok(self.curve.clone())
     }
 }
 
@@ -162,6 +186,7 @@ struct Predictor {
     end: u32,
     delay: Duration,
     broken: Option<usize>,
+    panics: Arc<Mutex<Option<usize>>>,
     step: usize,
     steps: Arc<AtomicUsize>,
 }
@@ -174,6 +199,8 @@ impl MaskPredictor for Predictor {
     fn predict(&mut self, _: &[u32], plan: &Plan<'_>, out: &mut Prediction) -> Result<(), Error> {
         std::thread::sleep(self.delay);
         let broken = self.broken == Some(self.step);
+        let panics = self.panics.lock().unwrap().take_if(|step| *step == self.step);
+        assert!(panics.is_none(), "a planted panic");
         self.step += 1;
         self.steps.fetch_add(1, Ordering::SeqCst);
         out.rows = plan.wanted.to_vec();

@@ -19,6 +19,9 @@ pub struct Curve {
 }
 
 impl Curve {
+    /// Positions of an ordinary canvas: whatever the first one is, the next may be longer.
+    pub(crate) const ORDINARY: usize = 256;
+
     /// A curve through measured points. More rows never take less time: a point below its left neighbour is raised to it.
     /// `None` without points, or if rows don't rise from 1 or times aren't numbers over 0.
     pub fn new(points: impl IntoIterator<Item = (usize, f64)>) -> Option<Curve> {

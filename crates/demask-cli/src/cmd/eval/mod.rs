@@ -170,8 +170,7 @@ fn tune(model: &Model, device: &Device, questions: &mut [Vec<Question>]) -> Resu
     let Some(positions) = untuned().map(|(canvas, _)| canvas.len()).max() else { return Ok(()) };
     let curve = curves::of(model, device, positions)?;
     for (canvas, request) in questions.iter_mut().flatten().filter(|(_, request)| request.is_untuned()) {
-        let open = canvas.open_in(0..canvas.len()).count();
-        *request = request.tuned(&curve, model.spec(), canvas.len() - open, open).0;
+        *request = model.tuned(canvas, request, &curve).0;
     }
     Ok(())
 }
