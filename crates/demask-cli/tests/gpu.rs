@@ -90,8 +90,9 @@ fn text_that_was_final_before_the_card_was_lost_stays() {
 fn a_run_on_the_gpu_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let driver = driver(folder.path(), &[]);
-    for device in ["gpu", "gpu:0", "auto"] {
-        let outcome = with_driver(&driver, "answers", &["--device", device, "--json"], "tiny-llada-q8_0").succeeded();
+    for (device, temperature) in [("gpu", "0"), ("gpu:0", "0.7"), ("auto", "0")] {
+        let args = ["--device", device, "--json", "--temperature", temperature];
+        let outcome = with_driver(&driver, "answers", &args, "tiny-llada-q8_0").succeeded();
         let note = outcome.stderr.lines().find(|line| line.starts_with("note: ")).unwrap_or_default();
         assert!(note.contains("Fake Card") && note.contains("all 2 layers"), "{}", outcome.stderr);
         assert!(outcome.json()["peak_gpu_bytes"].as_u64().unwrap() > 100_000, "{}", outcome.text());

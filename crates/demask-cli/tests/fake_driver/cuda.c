@@ -1,7 +1,7 @@
 // A driver without a card: the functions of libcuda that demask calls. Kernels do nothing. FAKE_CUDA says what goes wrong,
 // several things between commas:
 //   none          nothing
-//   answers       nothing, and every row of statistics that is read back names token 40
+//   answers       nothing, and every row of statistics and every draw that is read back names token 40
 //   no-device     there is no card
 //   no-card-0     the driver starts and counts no cards
 //   old           made for CUDA 11.8
@@ -20,6 +20,7 @@
 
 typedef int Result;
 static long allocations, launches, graphs, graph_launches;
+static const char *last_kernel = "";
 
 // What follows a name in FAKE_CUDA; NULL if the name isn't there.
 static const char *behind(const char *name) {
@@ -72,18 +73,25 @@ Result cuMemFree_v2(uint64_t address) { return free((void *)(uintptr_t)address),
 Result cuMemsetD8Async(uint64_t address, unsigned char value, size_t bytes, void *stream) { return 0; }
 Result cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream) { return 0; }
 // A row's statistics, as `merge_statistics` leaves them.
-struct Whole {
+static const struct {
     double total, weighted;
     float greatest;
     uint32_t best;
     float best_logit, second_logit;
     uint32_t finite, unused[3];
-};
+} whole = {1.0, 0.0, 0.0f, 40, 0.0f, -1.0f, 1};
+// A draw, as `sample` leaves it.
+static const struct {
+    double total, weighted, warm_total, warm_weighted;
+    float greatest, best, second, drawn;
+    uint32_t token, finite, unused[2];
+} draw = {1.0, 0.0, 1.0, 0.0, 0.0f, 0.0f, -1.0f, 0.0f, 40, 1};
 Result cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream) {
-    struct Whole whole = {1.0, 0.0, 0.0f, 40, 0.0f, -1.0f, 1, {0}};
+    int draws = strcmp(last_kernel, "sample") == 0, statistics = strcmp(last_kernel, "merge_statistics") == 0;
+    size_t size = draws ? sizeof draw : sizeof whole;
     memset(to, 0, bytes);
-    for (size_t at = 0; mode("answers") && bytes % sizeof whole == 0 && at < bytes; at += sizeof whole) {
-        memcpy((char *)to + at, &whole, sizeof whole);
+    for (size_t at = 0; mode("answers") && (draws || statistics) && at + size <= bytes; at += size) {
+        memcpy((char *)to + at, draws ? (const void *)&draw : &whole, size);
     }
     return 0;
 }
@@ -106,10 +114,11 @@ Result cuModuleLoadDataEx(void **module, const void *text, unsigned count, int *
     return *module = &launches, 0;
 }
 Result cuModuleUnload(void *module) { return 0; }
-Result cuModuleGetFunction(void **function, void *module, const char *name) { return *function = &launches, 0; }
+Result cuModuleGetFunction(void **function, void *module, const char *name) { return *function = strdup(name), 0; }
 #ifndef MISSING
 Result cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                       unsigned shared, void *stream, void **params, void **extra) {
+    last_kernel = function;
     return launched();
 }
 #endif
