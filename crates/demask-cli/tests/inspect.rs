@@ -176,3 +176,48 @@ fn a_trace_becomes_a_film_or_a_picture() {
         .refused(2, &["tiny-llada-f32", "--svg draws traces"]);
     assert!(!folder.path().join("x").exists());
 }
+
+#[test]
+fn positions_that_are_opened_again_are_open_in_a_replay() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (trace, model) = (path("trace"), fixture("tiny-llada-f32"));
+    let wino = ["--unmask", "wino", "--threshold", "0", "--back", "0.5", "--eos", "keep"];
+    let args = [&["run", "-n", "12", "--json", "--trace", &trace, "hi", "-m", &model], &wino[..]].concat();
+    let ran = run(&args).succeeded().json();
+    assert!(ran["remasks"].as_u64().unwrap() > 0, "{ran}");
+
+    let lines = std::fs::read_to_string(&trace).unwrap();
+    let lines: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let replay = run(&["inspect", "--json", &trace, "-m", &model]).succeeded().json();
+    let shown = replay["steps"].as_array().unwrap();
+    let mut open = 12;
+    let mut grew = false;
+    for (number, (line, step)) in lines[1..].iter().zip(shown).enumerate() {
+        let count = |kind: &str| line["edits"].as_array().unwrap().iter().filter(|edit| edit["kind"] == kind).count();
+        open = open + count("remask") - count("unmask");
+        grew |= count("remask") > 0;
+        assert_eq!(step["text"].as_str().unwrap().matches('\u{2591}').count(), open, "{step}");
+        let still = path("still.svg");
+        run(&["inspect", &trace, "-m", &model, "--svg", &still, "--step", &(number + 1).to_string()]).succeeded();
+        let still = std::fs::read_to_string(&still).unwrap();
+        assert_eq!(still.matches('\u{2591}').count(), open, "{still}");
+        assert!(still.contains(&format!("{} of 12 positions decided", 12 - open)), "{still}");
+    }
+    assert!(grew && open == 0);
+
+    // An edit that can't be is told with its line, from every form of a replay.
+    let text = std::fs::read_to_string(&trace).unwrap();
+    for (from, to, why) in [
+        ("\"kind\":\"unmask\"", "\"kind\":\"revise\"", "which is open"),
+        ("\"position\":", "\"position\":9", "not the answer's"),
+        ("\"kind\":\"unmask\"", "\"kind\":\"melt\"", "melt"),
+    ] {
+        std::fs::write(&trace, text.replacen(from, to, 1)).unwrap();
+        for more in [&[][..], &["--svg", &path("x.svg")]] {
+            let outcome = run(&[&["inspect", &trace, "-m", &model], more].concat());
+            assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+            assert!(outcome.stderr.contains("line 2") && outcome.stderr.contains(why), "{}", outcome.stderr);
+        }
+    }
+}

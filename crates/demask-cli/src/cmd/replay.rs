@@ -5,9 +5,10 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use demask::diffusion::trace::{RecordedEdit, RecordedLine};
+use demask::diffusion::Transfer;
+use demask::diffusion::trace::RecordedLine;
 use demask::text::{Tokenizer, TokenizerConfig};
-use demask::{Canvas, Edit, ModelSpec, diffusion::EditKind, diffusion::Transfer};
+use demask::{Canvas, Edit, ModelSpec};
 use demask_gguf::escape;
 use serde::Serialize;
 
@@ -81,10 +82,8 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     }
 
     let vocab = tokenizer.vocab_size();
-    let outside = |token: u32| token as usize >= vocab;
-    let fault = |token: u32| format!("token id {token} is outside the vocabulary of {vocab}");
-    if let Some(&token) = canvas.iter().find(|&&token| outside(token)) {
-        return Err(lines.fault(&fault(token)));
+    for &token in &canvas {
+        check_token(token, vocab).map_err(|why| lines.fault(&why))?;
     }
 
     let mut replay =
@@ -114,10 +113,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
         match line {
             RecordedLine::Start { .. } => return Err(lines.fault("a second start")),
             RecordedLine::Step { step, block, edits } => {
-                if let Some(edit) = edits.iter().find(|edit| outside(edit.to)) {
-                    return Err(lines.fault(&fault(edit.to)));
-                }
-                apply(&mut canvas, &edits).ok_or_else(|| lines.fault("an edit that doesn't fit the canvas"))?;
+                apply(&mut canvas, &edits, vocab).map_err(|why| lines.fault(&why))?;
                 let fresh: Vec<usize> = edits.iter().map(|edit| edit.position).collect();
                 let text = one_line(&Picture::new(&tokenizer, &canvas, usize::MAX, &[], &fresh));
                 if args.json {
@@ -144,9 +140,9 @@ fn film(lines: &mut Lines, tokenizer: &Tokenizer, mut canvas: Canvas, block_leng
     let mut film = vec![Picture::new(tokenizer, &canvas, block_length, &confidences, &[])];
     while let Some(line) = lines.next()? {
         let RecordedLine::Step { edits, .. } = line else { continue };
-        apply(&mut canvas, &edits).ok_or_else(|| lines.fault("an edit that doesn't fit the canvas"))?;
+        apply(&mut canvas, &edits, tokenizer.vocab_size()).map_err(|why| lines.fault(&why))?;
         for edit in &edits {
-            confidences[edit.position] = edit.confidence.unwrap_or(f64::NEG_INFINITY);
+            confidences[edit.position] = edit.confidence;
         }
         let fresh: Vec<usize> = edits.iter().map(|edit| edit.position).collect();
         let mut picture = Picture::new(tokenizer, &canvas, block_length, &confidences, &fresh);
@@ -198,19 +194,19 @@ fn start(tokens: &[u32], open: &[usize]) -> Option<Canvas> {
     Some(Canvas::with_blanks(&asked, mask_token))
 }
 
-/// Applies recorded edits; `None` if they don't fit.
-fn apply(canvas: &mut Canvas, edits: &[RecordedEdit]) -> Option<()> {
-    let mut transfer = Transfer::default();
-    for edit in edits {
-        let position = edit.position;
-        let fits = position < canvas.len()
-            && canvas.is_asked(position)
-            && canvas.tokens()[position] == edit.from
-            && !transfer.edits.iter().any(|other| other.position == position);
-        let kind = if fits && canvas.is_open(position) { EditKind::Unmask } else { EditKind::Revise };
-        let confidence = edit.confidence.unwrap_or(f64::NEG_INFINITY);
-        transfer.edits.push(fits.then_some(Edit { position, from: edit.from, to: edit.to, kind, confidence })?);
+/// Applies recorded edits; else why they don't fit.
+fn apply(canvas: &mut Canvas, edits: &[Edit], vocab: usize) -> Result<(), String> {
+    for &edit in edits {
+        check_token(edit.to, vocab)?;
+        match canvas.misfit(&edit) {
+            Some(misfit) => return Err(misfit),
+            None => canvas.apply(&Transfer { edits: vec![edit] }),
+        }
     }
-    canvas.apply(&transfer);
-    Some(())
+    Ok(())
+}
+
+fn check_token(token: u32, vocab: usize) -> Result<(), String> {
+    let inside = (token as usize) < vocab;
+    if inside { Ok(()) } else { Err(format!("token id {token} is outside the vocabulary of {vocab}")) }
 }

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What an edit does to a position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EditKind {
     /// An open position is decided.
@@ -19,7 +19,7 @@ pub enum EditKind {
 }
 
 /// One change of one position.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Edit {
     /// Canvas position.
     pub position: usize,
@@ -29,14 +29,19 @@ pub struct Edit {
     pub to: u32,
     /// Kind of change.
     pub kind: EditKind,
-    /// How sure the unmasker was; its scale is the unmasker's.
-    #[serde(serialize_with = "finite_or_null")]
+    /// How sure the unmasker was; its scale is the unmasker's: probabilities, negative entropies in nats.
+    #[serde(serialize_with = "finite_or_null", deserialize_with = "null_or_finite")]
     pub confidence: f64,
 }
 
 /// JSON has no infinities: a confidence of -inf (end tokens that come last) is written as null.
-fn finite_or_null<S: serde::Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
+fn finite_or_null<S: Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
     if value.is_finite() { to.serialize_f64(*value) } else { to.serialize_none() }
+}
+
+/// The way back.
+fn null_or_finite<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NEG_INFINITY))
 }
 
 /// The edits of one denoising step, by ascending position.
@@ -96,6 +101,9 @@ impl Canvas {
     }
 
     /// Whether `position` is still undecided.
+    ///
+    /// # Panics
+    /// If the canvas has no such position; so do the methods below that take one, or a range.
     pub fn is_open(&self, position: usize) -> bool {
         self.open[position]
     }
@@ -133,21 +141,33 @@ impl Canvas {
         self.asked_range().find(|&p| self.open[p] || (self.asked[p] && end_tokens.contains(&self.tokens[p])))
     }
 
+    /// Why an edit can't be applied to the canvas as it is; `None` if it can.
+    pub fn misfit(&self, edit: &Edit) -> Option<String> {
+        let position = edit.position;
+        let changes_open = matches!(edit.kind, EditKind::Unmask | EditKind::Renoise);
+        if !self.asked.get(position).is_some_and(|&asked| asked) {
+            Some(format!("edit of position {position}, which is not the answer's"))
+        } else if self.tokens[position] != edit.from {
+            Some(format!("edit of position {position} from another token"))
+        } else if self.open[position] != changes_open {
+            let state = if self.open[position] { "open" } else { "decided" };
+            Some(format!("{:?} of position {position}, which is {state}", edit.kind))
+        } else {
+            None
+        }
+    }
+
     /// Applies a transfer: the only way in which a canvas changes.
     ///
     /// # Panics
-    /// If an edit doesn't fit the canvas (wrong `from`, unmasking what is decided, touching the prompt): an unmasker
-    /// that does this is broken.
+    /// If an edit doesn't fit the canvas (see [`Canvas::misfit`]): an unmasker that does this is broken.
     pub fn apply(&mut self, transfer: &Transfer) {
         for edit in &transfer.edits {
-            let position = edit.position;
-            assert!(self.asked[position], "edit of position {position}, which is not the answer's");
-            assert_eq!(self.tokens[position], edit.from, "edit of position {position} from another token");
-            let opens = matches!(edit.kind, EditKind::Remask | EditKind::Renoise);
-            let was_open = matches!(edit.kind, EditKind::Unmask | EditKind::Renoise);
-            assert_eq!(self.open[position], was_open, "{:?} of position {position}", edit.kind);
-            self.tokens[position] = edit.to;
-            self.open[position] = opens;
+            if let Some(misfit) = self.misfit(edit) {
+                panic!("{misfit}");
+            }
+            self.tokens[edit.position] = edit.to;
+            self.open[edit.position] = matches!(edit.kind, EditKind::Remask | EditKind::Renoise);
         }
     }
 }
@@ -176,7 +196,7 @@ pub fn spans(canvas: &Canvas, block_length: usize) -> Vec<Range<usize>> {
 /// sees to `steps` being at least the number of blocks.
 ///
 /// [`schedule::block_steps`]: super::schedule::block_steps
-pub fn blocks(canvas: &Canvas, block_length: usize, steps: usize) -> Vec<Block> {
+pub(super) fn blocks(canvas: &Canvas, block_length: usize, steps: usize) -> Vec<Block> {
     let spans = spans(canvas, block_length);
     let sizes: Vec<usize> = spans.iter().map(|span| canvas.asked_in(span.clone())).collect();
     let mut first_step = 0;

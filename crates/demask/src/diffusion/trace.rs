@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::generate::{Finish, Statistics, StepReport};
+use super::report::{Finish, Statistics, StepReport};
 
 /// A line of a trace.
 #[derive(Serialize)]
@@ -77,24 +77,11 @@ pub enum RecordedLine {
         /// Block number.
         block: usize,
         /// The edits.
-        edits: Vec<RecordedEdit>,
+        edits: Vec<super::Edit>,
     },
     /// The end.
     End {
         /// Why.
         finish: String,
     },
-}
-
-/// An edit as it is read back.
-#[derive(Debug, Deserialize)]
-pub struct RecordedEdit {
-    /// Canvas position.
-    pub position: usize,
-    /// Token before.
-    pub from: u32,
-    /// Token after.
-    pub to: u32,
-    /// Confidence; none where it was infinite.
-    pub confidence: Option<f64>,
 }
