@@ -12,12 +12,16 @@ const MOST: usize = 1_000_000;
 
 /// Why a text is no text with blanks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)] // the messages say it
 pub enum BlanksError {
+    /// There is no marker in it.
     #[error("the text has no blank to fill")]
     None,
+    /// A marker with a number of positions that can't be.
     #[error("[[{digits}]] can't be used: a blank has 1 to {MOST} positions")]
-    Count { digits: String },
+    Count {
+        /// What stands between the brackets.
+        digits: String,
+    },
 }
 
 impl BlanksError {
@@ -43,6 +47,9 @@ pub struct Marked(Vec<Piece>);
 
 impl Marked {
     /// Finds the blanks. A backslash in front of a marker makes it text, two are one backslash in front of a blank.
+    ///
+    /// # Errors
+    /// A text without a blank; a blank without a position, or with more than a million.
     pub fn new(text: &str) -> Result<Marked, BlanksError> {
         let mut pieces = Vec::new();
         let mut literal = String::new();

@@ -47,23 +47,36 @@ pub(crate) struct Placed {
 
 impl Device {
     /// The processor with `threads` threads; `None` = the physical cores that this process may use.
+    ///
+    /// # Errors
+    /// [`Error::Compute`] for threads that the system won't start, and for an instruction set in `DEMASK_ISA` that this
+    /// processor hasn't.
     pub fn cpu(threads: Option<usize>) -> Result<Device, Error> {
         let cpu = Arc::new(Cpu::new(&CpuOptions { threads, isa: None })?);
         Ok(Device { cpu, gpu: Choice::None })
     }
 
     /// GPU number `index`, and the processor with `threads` threads for layers that it has no room for.
+    ///
+    /// # Errors
+    /// [`Error::Compute`] if there is no driver or no such GPU, or if it can't run the kernels; and as [`Device::cpu`].
     pub fn gpu(index: usize, layers: GpuLayers, threads: Option<usize>) -> Result<Device, Error> {
         Device::on_gpu(Box::new(CudaDevice::open(index).map_err(ComputeError::from)?), layers, threads)
     }
 
     /// The same on a device of the caller's, such as an emulator.
+    ///
+    /// # Errors
+    /// As [`Device::cpu`].
     pub fn on_gpu(device: Box<dyn GpuDevice>, layers: GpuLayers, threads: Option<usize>) -> Result<Device, Error> {
         let gpu = Choice::Use { gpu: Arc::new(Gpu::new(device)), layers, asked: true };
         Ok(Device { gpu, ..Device::cpu(threads)? })
     }
 
     /// The first GPU if there is one and a model has room there, whole or in part; else the processor.
+    ///
+    /// # Errors
+    /// As [`Device::cpu`]: a GPU that can't be used is none. [`Model::placement_note`](crate::Model::placement_note) says why.
     pub fn auto(layers: GpuLayers, threads: Option<usize>) -> Result<Device, Error> {
         let gpu = match CudaDevice::open(0) {
             Ok(device) => Choice::Use { gpu: Arc::new(Gpu::new(Box::new(device))), layers, asked: false },

@@ -7,44 +7,61 @@ use crate::text::TextError;
 /// A failure of the library. Messages are one line; [`Error::hint`] says what helps where we know it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // fields: the messages say it; sizes are bytes
 pub enum Error {
+    /// A file that can't be read, or is no GGUF file, or has metadata of the wrong shape.
     #[error(transparent)]
     Gguf(#[from] demask_gguf::Error),
+    /// The processor or the GPU can't do what is asked, or failed.
     #[error(transparent)]
     Compute(#[from] demask_compute::ComputeError),
+    /// A tokenizer, chat template or conversation that can't be used.
     #[error(transparent)]
     Text(#[from] TextError),
+    /// An option that can't be used.
     #[error(transparent)]
     Settings(#[from] SettingsError),
+    /// No diffusion model, or one that demask doesn't know.
     #[error("cannot run {file}: {} (demask runs {})", architecture_fault(name, *autoregressive), supported())]
     Architecture { file: String, name: String, autoregressive: bool },
+    /// A weight that isn't in the file.
     #[error("cannot run {file}: tensor `{tensor}` is missing{}", first_found(first))]
     NoTensor { file: String, tensor: String, first: Option<String> },
+    /// A weight of another shape than the metadata ask for; a row's length goes first.
     #[error("cannot run {file}: tensor `{tensor}` has shape {found:?}, expected {expected:?}")]
     Shape { file: String, tensor: String, expected: Vec<usize>, found: Vec<usize> },
+    /// A weight of a type that there are no kernels for.
     #[error("cannot run {file}: tensor `{tensor}` has type {ty}; supported types: {supported}")]
     WeightType { file: String, tensor: String, ty: String, supported: String },
+    /// More tokens than the embedding table has rows.
     #[error(
         "cannot run {file}: its tokenizer has {tokens} tokens, and its embedding table (`token_embd.weight`) only {vocab} rows"
     )]
     Vocabulary { file: String, tokens: usize, vocab: usize },
+    /// Weights that the system's free memory can't hold.
     #[error("cannot load {file}: it needs {:.1} GB of memory and {:.1} GB are available", gigabytes(*needed), gigabytes(*available))]
     Memory { file: String, needed: u64, available: u64 },
+    /// Layers that the GPU's free memory can't hold; `fitting` of them it could.
     #[error("cannot load {file} on {device}: {layers} layer{} of it need{} {:.1} GB there and {:.1} GB are free", if *layers == 1 { "" } else { "s" }, if *layers == 1 { "s" } else { "" }, gigabytes(*needed), gigabytes(*free))]
     GpuMemory { file: String, device: String, layers: usize, needed: u64, free: u64, fitting: usize },
+    /// Neither the file nor the architecture says which token stands for an open position.
     #[error(
         "the model needs a mask token: `tokenizer.ggml.mask_token_id` is missing and {architecture}'s own is outside this vocabulary of {vocab}"
     )]
     NoMaskToken { architecture: &'static str, vocab: usize },
+    /// More positions than the model's context.
     #[error("prompt of {prompt} tokens and {max_tokens} open positions are {} positions; the model's context has {limit}", prompt + max_tokens)]
     Context { prompt: usize, max_tokens: usize, limit: usize },
+    /// A model whose logits are infinite or no numbers.
     #[error("logits at step {step}, position {position} are not finite numbers{}; nothing of this step was kept", place_of(*fault))]
     NotFinite { step: usize, position: usize, fault: Option<Fault> },
+    /// WINO with a predictor that can't run its shadow.
     #[error("the unmasker wino needs a masked shadow of its block, which {architecture} models can't run here yet")]
     NoShadow { architecture: &'static str },
+    /// Drift with a predictor that doesn't tell its rows' values.
     #[error("--refresh-drift needs the values of rows, which {architecture} models can't give here yet")]
     NoRowValues { architecture: &'static str },
+    /// A token id outside the vocabulary.
     #[error("token id {token} is outside the vocabulary of {vocab}")]
     Token { token: u32, vocab: usize },
 }

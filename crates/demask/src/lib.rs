@@ -78,8 +78,7 @@ pub use model::{MaskPredictor, ModelSpec};
 pub use placement::GpuLayers;
 pub use text::{ChatTemplate, Message, Role, Tokenizer};
 
-use diffusion::guidance::Guided;
-use diffusion::{Curve, Denoising, Settings, Tuning};
+use diffusion::{Curve, Denoising, Guided, Settings, Tuning};
 use text::TokenizerConfig;
 
 /// A model file whose metadata was read and checked; its weights are still on disk.
@@ -165,6 +164,9 @@ impl ModelFile {
 
     /// The same, and a stopwatch that tells where the time of its forward passes goes, by `clock`: the library has none.
     /// There is no stopwatch where operations go on after they return.
+    ///
+    /// # Errors
+    /// As [`ModelFile::load`].
     pub fn load_timed(
         self,
         device: &Device,
@@ -254,6 +256,9 @@ impl Model {
 
     /// Measures what forward passes cost here, for canvases of up to `positions` and ordinary ones; `now` reads a clock in
     /// seconds. For [`Request::tuned`].
+    ///
+    /// # Errors
+    /// A fault of the device.
     pub fn curve(&self, positions: usize, now: &mut dyn FnMut() -> f64) -> Result<Curve, Error> {
         let rows = Curve::rows_for(positions.max(Curve::ORDINARY), self.spec.context);
         Curve::measure(&rows, &mut |positions| (self.placed.new_predictor)(positions), now)
@@ -261,11 +266,8 @@ impl Model {
 
     /// The predictor for a canvas, with guidance if `cfg_scale` is above 0 (Nie et al. 2025, unsupervised classifier-free
     /// guidance): logits `[rows, V]`, or statistics of them.
-    ///
-    /// # Errors
-    /// None so far.
-    pub fn predictor(&self, canvas: &Canvas, cfg_scale: f64) -> Result<Box<dyn MaskPredictor>, Error> {
-        Ok(self.predictor_with(canvas, cfg_scale, 0))
+    pub fn predictor(&self, canvas: &Canvas, cfg_scale: f64) -> Box<dyn MaskPredictor> {
+        self.predictor_with(canvas, cfg_scale, 0)
     }
 
     /// The same, with room for a shadow of so many positions.

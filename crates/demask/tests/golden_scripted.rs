@@ -8,7 +8,8 @@ use std::ops::ControlFlow;
 
 use demask::diffusion::{Denoising, Generation, generate};
 use demask::model::Family;
-use demask::{Canvas, EndPolicy, Request, StepReport, UnmaskRule};
+use demask::{Canvas, EndPolicy, ModelSpec, Request, StepReport, UnmaskRule};
+use demask_gguf::{Gguf, Value, Writer};
 use golden::{Scripted, cases, check_scripted, family, spec};
 
 #[test]
@@ -48,6 +49,21 @@ fn run(family: Family, mask: u32, ends: &[u32], logits: &[&[f32]], request: &Req
 
 fn order(steps: &[StepReport]) -> Vec<usize> {
     steps.iter().flat_map(|step| step.transfer.edits.iter().map(|edit| edit.position)).collect()
+}
+
+#[test]
+fn case_d02_more_steps_than_positions_are_as_many() {
+    let rows: Vec<&[f32]> = vec![&[0.0, 1.0, 3.0, 2.0]; 4];
+    let with = |steps| {
+        let request = Request { max_tokens: 3, steps: Some(steps), ..Request::default() };
+        run(Family::Llada, 3, &[], &rows, &request)
+    };
+    let (wanted, _) = with(3);
+    for more in [4, 8, 1000] {
+        let (generation, steps) = with(more);
+        assert_eq!(generation.canvas, wanted.canvas);
+        assert_eq!((generation.statistics.nfe, steps.len()), (3, 3), "steps that do nothing call no model");
+    }
 }
 
 #[test]
@@ -209,5 +225,43 @@ fn case_d35_dream_reads_the_row_before() {
         let run = Denoising::new(Canvas::continuing(&[0, 0, 0], 4, 8), settings);
         let generation = generate(&mut model, run, &mut |_, _| ControlFlow::Continue(())).unwrap();
         assert_eq!(generation.canvas.tokens()[3..], wanted);
+    }
+    // Without a prompt there is no row before the first position: its own scores it.
+    let rows: [&[f32]; 3] = [&[0.0, 0.0, 0.0, 5.0, 0.0], &[0.0, 5.0, 0.0, 0.0, 0.0], &[0.0, 0.0, 5.0, 0.0, 0.0]];
+    let shifted = spec(Family::Dream, 5, 4, true);
+    let request = Request { max_tokens: 3, ..Request::default() };
+    let settings = request.settings(&shifted, vec![], 3).unwrap();
+    let mut model = Scripted::new(&shifted, vec![rows.iter().map(|row| row.to_vec()).collect()].into());
+    let run = Denoising::new(Canvas::continuing(&[], 3, 4), settings);
+    let generation = generate(&mut model, run, &mut |_, _| ControlFlow::Continue(())).unwrap();
+    assert_eq!(generation.canvas.tokens(), [3, 3, 1]);
+}
+
+#[test]
+fn case_d35_the_file_says_which_row_scores() {
+    let key = "diffusion.shift_logits";
+    for (file, own) in [("tiny-llada-f32.gguf", false), ("tiny-dream-f32.gguf", true)] {
+        let gguf = Gguf::open(golden::fixture(file)).unwrap();
+        let shifts = |value: Option<Value>| {
+            let mut writer = Writer::new();
+            for (name, value) in gguf.metadata().iter().filter(|(name, _)| *name != key) {
+                writer.add(name, value.clone()).unwrap();
+            }
+            if let Some(value) = value {
+                writer.add(key, value).unwrap();
+            }
+            for tensor in gguf.tensors() {
+                writer.tensor(&tensor.name, &tensor.dims, tensor.ty, gguf.bytes(tensor).to_vec()).unwrap();
+            }
+            let mut bytes = Vec::new();
+            writer.write_to(&mut bytes).unwrap();
+            ModelSpec::from_gguf(&Gguf::from_bytes("changed", bytes).unwrap()).map(|spec| spec.shift_logits)
+        };
+        assert_eq!(shifts(None).unwrap(), own);
+        for value in [true, false] {
+            assert_eq!(shifts(Some(Value::Bool(value))).unwrap(), value);
+            assert_eq!(shifts(Some(value.to_string().as_str().into())).unwrap(), value, "as older converters wrote it");
+        }
+        assert!(shifts(Some("maybe".into())).unwrap_err().to_string().contains(key));
     }
 }

@@ -37,7 +37,7 @@ fn logits_agree_with_llamacpp() {
         for case in golden["cases"].as_array().unwrap() {
             let tokens: Vec<u32> = serde_json::from_value(case["canvas"].clone()).unwrap();
             let file = case["file"].as_str().unwrap();
-            let mut predictor = model.predictor(&model.canvas(&tokens, 0).unwrap(), 0.0).unwrap();
+            let mut predictor = model.predictor(&model.canvas(&tokens, 0).unwrap(), 0.0);
             let all: Vec<u32> = (0..tokens.len() as u32).collect();
             let mut out = Prediction::default();
             let plan = Plan { rows: &all, wanted: &all, output: Output::Logits };

@@ -191,7 +191,7 @@ pub(super) fn run_command(
     let settings = model.settings(canvas, &request)?;
     signals::watch().context("cannot watch for Ctrl-C")?;
     if !view.verbose {
-        say_if_approximate(&model, &settings);
+        say_if_approximate(&settings);
     }
     let timings = Timings { load, auto, stopwatch, ..Timings::default() };
     let watched = Watched { view, model: &model, device: &device, request: &request, settings: &settings, timings };
@@ -200,9 +200,8 @@ pub(super) fn run_command(
 }
 
 /// Says that a text may not be the reference's.
-pub(super) fn say_if_approximate(model: &Model, settings: &Settings) {
-    let reference = model.spec().family.rules().contains(&settings.unmask);
-    if !reference || !settings.cache.is_exact() {
+pub(super) fn say_if_approximate(settings: &Settings) {
+    if !settings.is_reference() {
         output::line("note", "these settings are approximate: the text may differ from that of `--recipe exact`");
     }
 }

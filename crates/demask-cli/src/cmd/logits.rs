@@ -26,7 +26,7 @@ pub(crate) fn run(args: &LogitsArgs) -> Result<()> {
             }
         }
     }
-    let file = read_model(args.model.reference().open()?)?;
+    let file = read_model(args.model.open()?)?;
     let name = file.gguf().name().to_owned();
     let prompt = if args.tokens.is_empty() {
         args.prompt.tokens(file.gguf(), file.tokenizer(), false).map_err(|error| name_file(error, &name))?
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &LogitsArgs) -> Result<()> {
     let rows: Vec<u32> = (0..canvas.len() as u32).collect();
     let mut prediction = Prediction::default();
     let plan = Plan { rows: &rows, wanted: &wanted, output: Output::Logits };
-    model.predictor(&canvas, 0.0)?.predict(canvas.tokens(), &plan, &mut prediction)?;
+    model.predictor(&canvas, 0.0).predict(canvas.tokens(), &plan, &mut prediction)?;
 
     let bytes: Vec<u8> = prediction.logits.iter().flat_map(|logit| logit.to_le_bytes()).collect();
     match (&args.out, &mut stdout) {

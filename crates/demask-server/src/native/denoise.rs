@@ -16,8 +16,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::response::sse::Event as SseEvent;
 use demask::blanks::Marked;
-use demask::diffusion::canvas::spans;
-use demask::diffusion::{EditKind, Settings, Tuning};
+use demask::diffusion::{EditKind, Settings, Tuning, spans};
 use demask::{Canvas, Request, Tokenizer};
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
@@ -305,7 +304,6 @@ fn start(app: &App, asked: &Asked, settings: &Settings, number: Number, ahead: u
         let (text, special) = if open { (String::new(), false) } else { shown(tokenizer, token) };
         Cell { token, text, special, open }
     };
-    let reference = app.runner.file().spec().family.rules().contains(&settings.unmask);
     Start {
         id: format!("req-{}", number.0),
         model: app.model.clone(),
@@ -320,7 +318,7 @@ fn start(app: &App, asked: &Asked, settings: &Settings, number: Number, ahead: u
             block_length: settings.block_length,
             unmask: settings.unmask.name(),
             cache: settings.cache.policy.name(),
-            exact: reference && settings.cache.is_exact(),
+            exact: settings.is_reference(),
         },
     }
 }

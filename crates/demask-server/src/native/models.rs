@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use demask::diffusion::RECIPES;
-use demask::diffusion::recipe::RecipeRow;
+use demask::diffusion::{RECIPES, RecipeRow};
 use demask::{CachePolicy, UnmaskRule};
 use serde::Serialize;
 use utoipa::ToSchema;

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::canvas::{Block, Canvas, EditKind, Transfer, spans};
 use super::drift::Drift;
-use super::settings::{EndPolicy, Settings};
+use super::request::EndPolicy;
+use super::settings::Settings;
 use crate::error::Error;
 use crate::model::MaskPredictor;
 

@@ -68,6 +68,9 @@ impl Curve {
 
     /// Measures passes with so many rows each, on predictors that have room for them. `now` reads a clock in seconds: the
     /// library has none. Slow models are measured at the first few row counts only.
+    ///
+    /// # Errors
+    /// Those of the predictor.
     pub fn measure(
         rows: &[usize],
         predictor: &mut dyn FnMut(usize) -> Box<dyn MaskPredictor>,

@@ -2,7 +2,8 @@
 
 use super::canvas::{Block, Canvas};
 use super::report::{Finish, Generation, Statistics};
-use super::settings::{EndPolicy, Settings};
+use super::request::EndPolicy;
+use super::settings::Settings;
 
 /// The position before which everything is decided for good, while `block` is worked on.
 pub(super) fn settled(canvas: &Canvas, block: Option<&Block>, settings: &Settings) -> usize {

@@ -11,15 +11,17 @@ use super::canvas::Canvas;
 use super::ending;
 use super::random::Random;
 use super::repetition::Repetition;
+use super::report::{Finish, Generation, Statistics, StepReport};
 use super::scoring::Scoring;
 use super::settings::Settings;
 use super::unmask::Step;
 use crate::error::Error;
 use crate::model::MaskPredictor;
 
-pub use super::report::{Finish, Generation, Statistics, StepReport};
-
 /// Runs a generation to its end. `observer` sees every step and the canvas after it, and may stop the run.
+///
+/// # Errors
+/// As [`Denoising::step`].
 pub fn generate(
     model: &mut dyn MaskPredictor,
     mut run: Denoising,
@@ -59,6 +61,9 @@ impl Denoising {
 
     /// Runs the next step that can change something; `None` when nothing is left to decide. A step with stale keys and
     /// values that would commit nothing but end tokens commits nothing: the next one decides.
+    ///
+    /// # Errors
+    /// Those of the predictor; [`Error::NotFinite`] for logits that are no numbers: the canvas is as before the step.
     pub fn step(&mut self, model: &mut dyn MaskPredictor) -> Result<Option<StepReport>, Error> {
         let random = Random::new(self.settings.seed);
         while let Some(block) = self.agenda.block(&self.canvas, &self.settings) {
@@ -94,7 +99,7 @@ impl Denoising {
         Ok(None)
     }
 
-    /// Ends the run.
+    /// Ends the run. `finish` is why it was ended early; `None` if [`Denoising::step`] had nothing left to decide.
     pub fn finish(self, finish: Option<Finish>) -> Generation {
         ending::generation(self.canvas, &self.settings, self.statistics, finish)
     }

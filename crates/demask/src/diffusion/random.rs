@@ -10,7 +10,7 @@
 /// What a draw is for.
 #[derive(Clone, Copy, Debug)]
 #[repr(u32)]
-pub enum Stream {
+pub(super) enum Stream {
     /// Choosing a token; the index is the vocabulary id for Gumbel noise, 0 for one categorical draw.
     Token = 0,
     /// Random confidence; index 0.
@@ -21,13 +21,13 @@ pub enum Stream {
 
 /// The generator of one run.
 #[derive(Clone, Copy, Debug)]
-pub struct Random {
+pub(super) struct Random {
     seed: u64,
 }
 
 /// The draws of one (step, position, stream).
 #[derive(Clone, Copy, Debug)]
-pub struct Draws {
+pub(super) struct Draws {
     key: [u32; 2],
     step: u32,
     position: u32,
@@ -36,12 +36,12 @@ pub struct Draws {
 
 impl Random {
     /// A generator for `seed`.
-    pub fn new(seed: u64) -> Random {
+    pub(super) fn new(seed: u64) -> Random {
         Random { seed }
     }
 
     /// The draws for one purpose at one place.
-    pub fn at(self, step: usize, position: usize, stream: Stream) -> Draws {
+    pub(super) fn at(self, step: usize, position: usize, stream: Stream) -> Draws {
         Draws {
             key: [self.seed as u32, (self.seed >> 32) as u32],
             step: step as u32,
@@ -53,17 +53,17 @@ impl Random {
 
 impl Draws {
     /// Uniform in the open interval (0, 1).
-    pub fn uniform(&self, index: usize) -> f64 {
+    pub(super) fn uniform(&self, index: usize) -> f64 {
         unit(self.pair(index / 2)[index % 2])
     }
 
     /// `-ln(-ln(uniform))`.
-    pub fn gumbel(&self, index: usize) -> f64 {
+    pub(super) fn gumbel(&self, index: usize) -> f64 {
         -(-self.uniform(index).ln()).ln()
     }
 
     /// Calls `take(index, uniform)` for every index below `count`, at half the price of single draws.
-    pub fn each_uniform(&self, count: usize, mut take: impl FnMut(usize, f64)) {
+    pub(super) fn each_uniform(&self, count: usize, mut take: impl FnMut(usize, f64)) {
         for block in 0..count.div_ceil(2) {
             let pair = self.pair(block);
             take(2 * block, unit(pair[0]));

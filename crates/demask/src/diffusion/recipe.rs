@@ -33,27 +33,27 @@ pub struct RecipeRow {
     pub name: &'static str,
     /// One line for the reader of a list.
     pub description: &'static str,
-    /// See [`Request`](super::Request), as all below.
+    /// See [`Request::unmask`](super::Request::unmask).
     pub unmask: Option<UnmaskRule>,
-    /// Unless the model names one.
+    /// See [`Request::block_length`](super::Request::block_length); the model's own goes first.
     pub block_length: Option<usize>,
-    #[allow(missing_docs)]
+    /// See [`Request::threshold`](super::Request::threshold).
     pub threshold: Option<f64>,
-    #[allow(missing_docs)]
+    /// See [`Request::entropy`](super::Request::entropy).
     pub entropy: Option<f64>,
-    #[allow(missing_docs)]
+    /// See [`Request::cache`](super::Request::cache).
     pub cache: Option<CachePolicy>,
-    #[allow(missing_docs)]
+    /// See [`Request::refresh`](super::Request::refresh).
     pub refresh: Option<usize>,
-    #[allow(missing_docs)]
+    /// See [`Request::refresh_drift`](super::Request::refresh_drift).
     pub refresh_drift: Option<f64>,
-    #[allow(missing_docs)]
+    /// See [`Request::window`](super::Request::window).
     pub window: Option<usize>,
-    #[allow(missing_docs)]
+    /// See [`Request::freeze_prompt`](super::Request::freeze_prompt).
     pub freeze_prompt: bool,
-    #[allow(missing_docs)]
+    /// See [`Request::dirty_rows`](super::Request::dirty_rows).
     pub dirty_rows: usize,
-    #[allow(missing_docs)]
+    /// See [`Request::delay`](super::Request::delay).
     pub delay: Option<usize>,
 }
 

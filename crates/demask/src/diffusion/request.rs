@@ -138,6 +138,9 @@ impl Request {
     const MOST_GUIDANCE: f64 = 100.0;
 
     /// Checks what can be checked without a model.
+    ///
+    /// # Errors
+    /// The first option whose value is out of its range.
     pub fn check(&self) -> Result<(), SettingsError> {
         let at_least_one = |option, value: Option<usize>, what: &str| match value {
             Some(0) => wrong(option, 0, what),

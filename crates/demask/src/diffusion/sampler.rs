@@ -6,26 +6,26 @@ use super::random::{Random, Stream};
 
 /// A candidate for one open position.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Guess {
+pub(super) struct Guess {
     /// Canvas position.
-    pub position: usize,
+    pub(super) position: usize,
     /// The token that would be written.
-    pub token: u32,
+    pub(super) token: u32,
     /// Its probability.
-    pub probability: f64,
+    pub(super) probability: f64,
     /// Lead of the best token's probability over the second's.
-    pub margin: f64,
+    pub(super) margin: f64,
     /// Entropy, in nats, of the distribution that the token was drawn from.
-    pub entropy: f64,
+    pub(super) entropy: f64,
     /// Entropy, in nats, of the row's plain softmax, without temperature or filters.
-    pub plain_entropy: f64,
+    pub(super) plain_entropy: f64,
     /// An end token that is to be committed after everything else.
-    pub comes_last: bool,
+    pub(super) comes_last: bool,
 }
 
 /// Which family's rule draws a token when the temperature is above 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Draw {
+pub(super) enum Draw {
     /// LLaDA: `argmax(l - T ln(-ln U))` in f64; probabilities are those of the plain softmax.
     Gumbel,
     /// Dream: temperature, then top-p, then top-k, then a categorical draw; probabilities are the filtered ones.
@@ -39,28 +39,28 @@ pub enum Draw {
 
 /// How rows of logits become guesses.
 #[derive(Clone, Debug)]
-pub struct Sampler {
+pub(super) struct Sampler {
     /// 0 = greedy.
-    pub temperature: f64,
+    pub(super) temperature: f64,
     /// The family's rule.
-    pub draw: Draw,
+    pub(super) draw: Draw,
     /// The mask token: never a guess, though it keeps its share of the probabilities.
-    pub mask_token: u32,
+    pub(super) mask_token: u32,
     /// Tokens whose logit is minus infinity.
-    pub banned: Vec<u32>,
+    pub(super) banned: Vec<u32>,
     /// Tokens to be committed last (LLaDA's `confidence_eos_eot_inf`): left out of the softmax behind a confidence.
-    pub last: Vec<u32>,
+    pub(super) last: Vec<u32>,
 }
 
 impl Sampler {
     /// Whether [`RowStatistics`] say enough; otherwise whole rows of logits are needed.
-    pub fn needs_statistics_only(&self) -> bool {
+    pub(super) fn needs_statistics_only(&self) -> bool {
         let filtered = matches!(self.draw, Draw::Filtered { top_p, top_k } if top_p < 1.0 || top_k > 0);
         self.temperature <= 0.0 && !filtered && self.banned.is_empty() && self.last.is_empty()
     }
 
-    /// The rule by which a device may draw instead of [`Sampler::from_logits`]; none if more than a temperature is asked for.
-    pub fn device_rule(&self) -> Option<SamplingRule> {
+    /// The rule by which a device may draw instead of [`Sampler::guess`]; none if more than a temperature is asked for.
+    pub(super) fn device_rule(&self) -> Option<SamplingRule> {
         let plain = self.temperature > 0.0 && self.banned.is_empty() && self.last.is_empty();
         match self.draw {
             Draw::Gumbel if plain => Some(SamplingRule::Gumbel),
@@ -70,7 +70,7 @@ impl Sampler {
     }
 
     /// The guess that a device drew.
-    pub fn from_sample(&self, position: usize, sample: &Sample) -> Guess {
+    pub(super) fn drawn(&self, position: usize, sample: &Sample) -> Guess {
         Guess {
             position,
             token: sample.token,
@@ -83,7 +83,7 @@ impl Sampler {
     }
 
     /// The greedy guess from statistics.
-    pub fn from_statistics(&self, position: usize, row: &RowStatistics) -> Guess {
+    pub(super) fn greedy(&self, position: usize, row: &RowStatistics) -> Guess {
         Guess {
             position,
             token: row.token,
@@ -96,14 +96,14 @@ impl Sampler {
     }
 
     /// Takes the banned tokens out of a row.
-    pub fn ban(&self, row: &mut [f64]) {
+    pub(super) fn ban(&self, row: &mut [f64]) {
         for &token in &self.banned {
             row[token as usize] = f64::NEG_INFINITY;
         }
     }
 
     /// The guess from a row of logits, which is used up; banned tokens are out of it already.
-    pub fn from_logits(&self, position: usize, step: usize, random: Random, row: &mut [f64]) -> Guess {
+    pub(super) fn guess(&self, position: usize, step: usize, random: Random, row: &mut [f64]) -> Guess {
         match self.draw {
             Draw::Gumbel => self.gumbel(position, step, random, row),
             Draw::Filtered { top_p, top_k } => self.filtered(position, step, random, row, top_p, top_k),
@@ -333,7 +333,7 @@ mod tests {
             let sampler = sampler(draw, 0.5);
             let mut zeros = 0;
             for position in 0..20_000 {
-                let guess = sampler.from_logits(position, 0, Random::new(1), &mut [1.0, 0.0]);
+                let guess = sampler.guess(position, 0, Random::new(1), &mut [1.0, 0.0]);
                 if guess.token == 0 {
                     zeros += 1;
                     assert!((guess.probability - wanted).abs() < 1e-4);
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn case_d07_ties_go_to_the_lower_token() {
         let sampler = sampler(Draw::Gumbel, 0.0);
-        let guess = |row: &mut [f64]| sampler.from_logits(0, 0, Random::new(1), row).token;
+        let guess = |row: &mut [f64]| sampler.guess(0, 0, Random::new(1), row).token;
         assert_eq!(guess(&mut [1.0; 8]), 0);
         assert_eq!(guess(&mut [0.0, 0.0, 0.0, 5.0, 0.0, 0.0, 0.0, 5.0]), 3);
     }
@@ -358,7 +358,7 @@ mod tests {
                 let mut sampler = sampler(draw, temperature);
                 sampler.mask_token = 1;
                 for position in 0..50 {
-                    let guess = sampler.from_logits(position, 0, Random::new(5), &mut [0.0, 50.0, 0.5, 0.2]);
+                    let guess = sampler.guess(position, 0, Random::new(5), &mut [0.0, 50.0, 0.5, 0.2]);
                     assert_ne!(guess.token, 1);
                 }
             }

@@ -2,13 +2,13 @@
 
 /// Part `index` of `total` spread over `parts`: the remainder goes one each to the first (LLaDA,
 /// `get_num_transfer_tokens`).
-pub fn share(total: usize, parts: usize, index: usize) -> usize {
+pub(super) fn share(total: usize, parts: usize, index: usize) -> usize {
     total / parts + usize::from(index < total % parts)
 }
 
 /// Steps per block, in proportion to its positions and at least one; what is left over goes one each to the first blocks.
 /// With equal blocks this is LLaDA's rule; with a shorter last one, as many steps as positions still means one token each.
-pub fn block_steps(steps: usize, sizes: &[usize]) -> Vec<usize> {
+pub(super) fn block_steps(steps: usize, sizes: &[usize]) -> Vec<usize> {
     let positions: usize = sizes.iter().sum();
     let mut shares: Vec<usize> = sizes.iter().map(|size| (steps * size / positions).max(1)).collect();
     let left = steps.saturating_sub(shares.iter().sum());
@@ -18,7 +18,7 @@ pub fn block_steps(steps: usize, sizes: &[usize]) -> Vec<usize> {
 
 /// The part of the open positions that step `step` of `steps` decides in Dream's schedule: `1 - s/t`, where time
 /// falls evenly from 1 to `eps`; everything that is left in the last step.
-pub fn timestep_fraction(step: usize, steps: usize, eps: f64) -> f64 {
+pub(super) fn timestep_fraction(step: usize, steps: usize, eps: f64) -> f64 {
     if step + 1 >= steps {
         return 1.0;
     }

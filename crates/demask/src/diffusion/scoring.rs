@@ -98,11 +98,11 @@ impl Scoring {
         guard: &mut Repetition<'_>,
     ) -> Option<Guess> {
         if let Some(sample) = self.prediction.samples.get(index) {
-            return sample.finite.then(|| settings.sampler.from_sample(position, sample));
+            return sample.finite.then(|| settings.sampler.drawn(position, sample));
         }
         let index = self.prediction.index_of(spec.scoring_row(position));
         if let Some(row) = self.prediction.statistics.get(index) {
-            return row.finite.then(|| settings.sampler.from_statistics(position, row));
+            return row.finite.then(|| settings.sampler.greedy(position, row));
         }
         let row = &self.prediction.logits[index * spec.vocab..(index + 1) * spec.vocab];
         if row.iter().any(|logit| !logit.is_finite()) {
@@ -113,7 +113,7 @@ impl Scoring {
         settings.sampler.ban(&mut row);
         guard.ban(position, settings.sampler.mask_token, &mut row);
         unmasker.adjust(position, &mut row);
-        Some(settings.sampler.from_logits(position, step.number, step.random, &mut row))
+        Some(settings.sampler.guess(position, step.number, step.random, &mut row))
     }
 
     fn not_finite(&mut self, model: &mut dyn MaskPredictor, step: &Step<'_>, plan: &RowPlan, position: usize) -> Error {

@@ -2,16 +2,14 @@
 
 use super::cache::{CachePolicy, CacheSettings};
 use super::canvas::{Canvas, spans};
-use super::request::Request;
+use super::request::{EndPolicy, Request};
 use super::sampler::{Draw, Sampler};
 use super::unmask::UnmaskRule;
 use crate::model::{Family, ModelSpec};
 
-pub use super::request::EndPolicy;
-
 /// How the open positions are spread over the steps, for unmaskers that go by a schedule.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Schedule {
+pub(super) enum Schedule {
     /// LLaDA: evenly within each block.
     Even,
     /// Dream: a part of what is left, by time steps.
@@ -23,14 +21,20 @@ pub enum Schedule {
 
 /// The numbers that unmaskers decide by, see [`Request`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(missing_docs)]
 pub struct Numbers {
+    /// See [`Request::threshold`].
     pub threshold: f64,
+    /// See [`Request::low`].
     pub low: f64,
+    /// See [`Request::factor`].
     pub factor: f64,
+    /// See [`Request::entropy`], in nats.
     pub entropy: f64,
+    /// See [`Request::add`].
     pub add: f64,
+    /// See [`Request::activate`].
     pub activate: f64,
+    /// See [`Request::back`].
     pub back: f64,
     /// Multi-block: the lowest entropy always goes (d3LLM for LLaDA, not for Dream).
     pub always_lowest: bool,
@@ -46,11 +50,11 @@ pub struct Settings {
     /// Which positions a step decides.
     pub unmask: UnmaskRule,
     /// How many.
-    pub schedule: Schedule,
+    pub(super) schedule: Schedule,
     /// Temperature of the choice of positions.
-    pub alg_temp: f64,
+    pub(super) alg_temp: f64,
     /// From logits to guesses.
-    pub sampler: Sampler,
+    pub(super) sampler: Sampler,
     /// Classifier-free guidance, 0 = off.
     pub cfg_scale: f64,
     /// Seed.
@@ -58,9 +62,9 @@ pub struct Settings {
     /// End tokens.
     pub eos: EndPolicy,
     /// The ids that end an answer.
-    pub end_tokens: Vec<u32>,
+    pub(super) end_tokens: Vec<u32>,
     /// Logits for every row.
-    pub full_logits: bool,
+    pub(super) full_logits: bool,
     /// What the unmasker decides by.
     pub numbers: Numbers,
     /// No so many tokens in a row stand twice in the answer; 0 = off.
@@ -70,8 +74,13 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Whether the text is that of the model's reference sampler: its own unmasker, and nothing stale.
+    pub fn is_reference(&self) -> bool {
+        self.unmask.is_scheduled() && self.cache.is_exact()
+    }
+
     /// Positions of the largest block that is shadowed; 0 if none is.
-    pub fn shadow_rows(&self, canvas: &Canvas) -> usize {
+    pub(crate) fn shadow_rows(&self, canvas: &Canvas) -> usize {
         let spans = if self.unmask.revises() { spans(canvas, self.block_length) } else { Vec::new() };
         spans.iter().map(ExactSizeIterator::len).max().unwrap_or(0)
     }
@@ -98,7 +107,12 @@ pub(super) fn wrong<T>(
 }
 
 impl Request {
-    /// Checks the request against a model and fills in its defaults. `open` is the number of open positions.
+    /// Checks the request against a model and fills in its defaults. `open` is the number of open positions,
+    /// `end_tokens` are the ids that end an answer.
+    ///
+    /// # Errors
+    /// The first option that is out of its range, that this model or the other options have no use for, or that leaves
+    /// nothing to write.
     pub fn settings(&self, spec: &ModelSpec, end_tokens: Vec<u32>, open: usize) -> Result<Settings, SettingsError> {
         self.check()?;
         if self.is_untuned() {

@@ -77,18 +77,27 @@ pub trait MaskPredictor: Send {
         1
     }
 
-    /// Predicts on a canvas holding `tokens`.
+    /// Predicts on a canvas holding `tokens`, one per position (L).
+    ///
+    /// # Errors
+    /// A fault of the device.
     fn predict(&mut self, tokens: &[u32], plan: &Plan<'_>, out: &mut Prediction) -> Result<(), Error>;
 
     /// Logits of a masked shadow of `rows`, right after a prediction on the same canvas: mask tokens at those positions,
     /// which see each other and the canvas, each without the row whose shadow it is. The canvas doesn't see them (WINO,
     /// Hong et al. 2025).
+    ///
+    /// # Errors
+    /// [`Error::NoShadow`] if the model can't; a fault of the device.
     fn predict_shadow(&mut self, _tokens: &[u32], _rows: &[u32], _out: &mut Prediction) -> Result<(), Error> {
         Err(Error::NoShadow { architecture: self.spec().architecture })
     }
 
     /// What the rows of the last prediction are known by to a cache policy that measures drift: the last layer's values of
     /// each, one row after the other.
+    ///
+    /// # Errors
+    /// [`Error::NoRowValues`] if the model has none; a fault of the device.
     fn row_values(&self, _out: &mut Vec<f32>) -> Result<(), Error> {
         Err(Error::NoRowValues { architecture: self.spec().architecture })
     }
@@ -100,7 +109,7 @@ pub trait MaskPredictor: Send {
 }
 
 /// Makes a predictor for a canvas of at most so many positions; the weights are shared.
-pub type NewPredictor = Arc<dyn Fn(usize) -> Box<dyn MaskPredictor> + Send + Sync>;
+pub(crate) type NewPredictor = Arc<dyn Fn(usize) -> Box<dyn MaskPredictor> + Send + Sync>;
 
 /// What is known of an architecture apart from its forward pass.
 pub struct Architecture {

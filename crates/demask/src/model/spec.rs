@@ -107,6 +107,10 @@ const AUTOREGRESSIVE: &[&str] = &[
 
 impl ModelSpec {
     /// Reads and checks a model's metadata. The weights are not touched.
+    ///
+    /// # Errors
+    /// [`Error::Architecture`] for one without a row in [`ARCHITECTURES`], [`Error::Gguf`] for a key that is missing or holds
+    /// what can't be, [`Error::NoTensor`] without an embedding table, [`Error::NoMaskToken`].
     pub fn from_gguf(gguf: &Gguf) -> Result<ModelSpec, Error> {
         let meta = gguf.metadata();
         let architecture = architecture(gguf)?;

@@ -116,7 +116,10 @@ pub struct ChatTemplate {
 
 impl ChatTemplate {
     /// The template of a file (`tokenizer.chat_template`), or the built-in one of its architecture where the file has
-    /// none. A broken template is an error: no other one takes its place.
+    /// none. No other template takes the place of a broken one.
+    ///
+    /// # Errors
+    /// [`TextError::Template`] for what isn't valid Jinja, [`TextError::NoTemplate`] for an architecture without one.
     pub fn for_model(template: Option<&str>, architecture: &str) -> Result<ChatTemplate, TextError> {
         let built_in = BUILT_IN.iter().find(|row| row.architecture == architecture);
         let (source, built_in) = match (template, built_in) {
@@ -133,6 +136,9 @@ impl ChatTemplate {
 
     /// The same template with a date for `strftime_now`. Without one the function does not exist: templates that ask
     /// whether it does take their default, others fail with its name.
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::for_model`].
     pub fn with_date(self, date: Date) -> Result<ChatTemplate, TextError> {
         Ok(ChatTemplate { template: Template::compile(&self.source, Some(date))?, ..self })
     }

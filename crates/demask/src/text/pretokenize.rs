@@ -47,6 +47,7 @@ pub const ARCHITECTURE_RULES: &[(&str, SplitRule)] =
 impl SplitRule {
     /// The rule for a file's `tokenizer.ggml.pre` (`None`: the key is missing), and a warning where it was assumed.
     ///
+    /// # Errors
     /// Unknown names are refused, and so are `default` and a missing name for an architecture without a row in
     /// [`ARCHITECTURE_RULES`]: another rule would give other ids in silence.
     pub fn resolve(pre: Option<&str>, architecture: &str) -> Result<(SplitRule, Option<String>), TextError> {

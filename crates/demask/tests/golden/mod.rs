@@ -215,7 +215,7 @@ pub(crate) fn check_scripted(file: &str, case: &Value, family: Family) {
     use std::ops::ControlFlow;
 
     use demask::Canvas;
-    use demask::diffusion::{Denoising, generate, guidance::Guided};
+    use demask::diffusion::{Denoising, Guided, generate};
 
     let label = format!("{file} {}", case["name"]);
     let prompt: Vec<u32> = serde_json::from_value(case["prompt"].clone()).unwrap();

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &ChatArgs) -> Result<()> {
     request.check()?;
     let system = args.system.as_deref().map(|text| utf8_argument("--system", text)).transpose()?;
     let started = Instant::now();
-    let file = read_model(args.model.reference().open()?)?;
+    let file = read_model(args.model.open()?)?;
     let opened = started.elapsed();
     file.settings(&file.canvas(&[], request.max_tokens)?, &request.before_tuning())?;
     let name = file.gguf().name().to_owned();
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &ChatArgs) -> Result<()> {
         conversation: Conversation::new(system),
     };
     if !verbose {
-        say_if_approximate(&model, &session.settings()?);
+        say_if_approximate(&session.settings()?);
     }
     session.talk(&mut input)
 }
@@ -161,7 +161,7 @@ impl Session<'_> {
                 let request = choice.request(base).map_err(|why| refused("/recipe", &name, &why))?;
                 self.set(request)?;
                 output::line("note", &format!("the recipe is {name}"));
-                say_if_approximate(self.model, &self.settings()?);
+                say_if_approximate(&self.settings()?);
             }
             Order::Seed(None) => output::line("note", &format!("the seed is {}", self.request.seed)),
             Order::Seed(Some(text)) => {

@@ -18,39 +18,39 @@ use super::sampler::Guess;
 pub use rule::UnmaskRule;
 
 /// What an unmasker sees of a denoising step.
-pub struct Step<'a> {
+pub(super) struct Step<'a> {
     /// The canvas before the step.
-    pub canvas: &'a Canvas,
+    pub(super) canvas: &'a Canvas,
     /// The block being decided.
-    pub block: &'a Block,
+    pub(super) block: &'a Block,
     /// Number of the step over the whole run, from 0; steps that do nothing keep their number.
-    pub number: usize,
+    pub(super) number: usize,
     /// The run's random numbers.
-    pub random: Random,
+    pub(super) random: Random,
     /// Positions from here on are left alone: the answer's end is before them.
-    pub horizon: usize,
+    pub(super) horizon: usize,
     /// What a masked shadow of the block says of the tokens it holds; empty unless [`Unmasker::doubts`].
-    pub shadow: Vec<Held>,
+    pub(super) shadow: Vec<Held>,
 }
 
 impl Step<'_> {
     /// The block's open positions, ascending.
-    pub fn open(&self) -> impl Iterator<Item = usize> + '_ {
+    pub(super) fn open(&self) -> impl Iterator<Item = usize> + '_ {
         self.canvas.open_in(self.block.range.start..self.block.range.end.min(self.horizon))
     }
 }
 
 /// A token that the block holds, scored as if its position and the rest of the block were open.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Held {
+pub(super) struct Held {
     /// Canvas position.
-    pub position: usize,
+    pub(super) position: usize,
     /// The token's probability.
-    pub probability: f64,
+    pub(super) probability: f64,
 }
 
 /// A rule that turns guesses into a transfer. There is a fresh one for every block.
-pub trait Unmasker: Send {
+pub(super) trait Unmasker: Send {
     /// Whether the step can change the canvas at all. If not, its forward pass is saved; the text stays the same.
     fn acts(&mut self, _step: &Step<'_>) -> bool {
         true
@@ -80,7 +80,7 @@ pub trait Unmasker: Send {
 
 /// What "sure" means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Measure {
+pub(super) enum Measure {
     /// Probability of the guess.
     Probability,
     /// Best probability minus second-best.
@@ -95,7 +95,7 @@ pub enum Measure {
 
 impl Measure {
     /// The confidence of a guess.
-    pub fn of(self, guess: &Guess, step: &Step<'_>) -> f64 {
+    pub(super) fn of(self, guess: &Guess, step: &Step<'_>) -> f64 {
         match self {
             Measure::Probability | Measure::PlainEntropy if guess.comes_last => f64::NEG_INFINITY,
             Measure::Probability => guess.probability,
