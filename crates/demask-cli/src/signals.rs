@@ -28,15 +28,17 @@ pub(crate) fn at_prompt(waits: bool) {
 /// the program leaves the terminal as it was.
 #[cfg(unix)]
 pub(crate) fn watch() -> std::io::Result<()> {
-    use signal_hook::consts::{SIGINT, SIGTERM, SIGTSTP};
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
     use signal_hook::low_level::emulate_default_handler;
 
     use crate::view::mode;
 
     // A line editor has put the terminal back itself when it asks to be stopped, and takes it again as soon as it goes on.
     signal_hook::flag::register_conditional_default(SIGTSTP, mode::editing())?;
-    // A hangup is left alone: whoever started us with `nohup` had it ignored.
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGTSTP])?;
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGQUIT, SIGTSTP])?;
+    if !is_ignored(SIGHUP) {
+        signals.add_signal(SIGHUP)?;
+    }
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for signal in signals.forever() {
             if signal == SIGTSTP && mode::editing().load(Ordering::Relaxed) {
@@ -49,7 +51,7 @@ pub(crate) fn watch() -> std::io::Result<()> {
                 }
                 continue;
             }
-            crate::view::restore();
+            let _held = crate::view::restore();
             if signal == SIGINT {
                 std::process::exit(130);
             }
@@ -57,6 +59,16 @@ pub(crate) fn watch() -> std::io::Result<()> {
         }
     })?;
     Ok(())
+}
+
+/// Whether a signal was ignored when the program started, as `nohup` does with hangups: it has to stay so. Where the
+/// system doesn't tell, that is assumed.
+#[cfg(unix)]
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_none_or(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// Without signals to watch, Ctrl-C ends the program at once.

@@ -4,7 +4,7 @@
 
 mod harness;
 
-use harness::terminal::Terminal;
+use harness::terminal::{Terminal, kill};
 
 /// The line editor waits for keys.
 const READY: &str = "\u{1b}[?2004h";
@@ -16,11 +16,6 @@ fn chat(home: &std::path::Path, arguments: &[&str]) -> Terminal {
     let mut terminal = Terminal::demask(&[&["chat"], arguments].concat(), home, &[]);
     terminal.expect(READY);
     terminal
-}
-
-fn kill(signal: &str, id: u32) {
-    let status = std::process::Command::new("kill").args([signal, &id.to_string()]).status();
-    assert!(status.unwrap().success());
 }
 
 /// Cursor, colours, wrapping and keys are as they were.
@@ -123,9 +118,10 @@ fn e09_ctrl_c_between_other_lines_does_not_leave() {
 #[test]
 fn e09_what_ends_it_from_outside_leaves_the_terminal_as_it_was() {
     // At the prompt, and while the canvas is drawn.
-    for drawing in [false, true] {
+    let signals = [("-TERM", "code 143 end"), ("-HUP", "code 129 end"), ("-QUIT", "code 131 end")];
+    for ((signal, code), drawing) in signals.into_iter().flat_map(|signal| [(signal, false), (signal, true)]) {
         let home = tempfile::tempdir().unwrap();
-        let inner = "echo id $$ end; exec \"$DEMASK\" chat -n 400 --eos keep";
+        let inner = "ulimit -c 0; echo id $$ end; exec \"$DEMASK\" chat -n 400 --eos keep";
         let outer = "cd; stty -a > before; sh -c \"$INNER\"; echo code $? end; stty -a > after";
         let more = [("DEMASK", env!("CARGO_BIN_EXE_demask")), ("INNER", inner)];
         let mut terminal = Terminal::start("sh", &["-c", outer], home.path(), &more);
@@ -136,8 +132,8 @@ fn e09_what_ends_it_from_outside_leaves_the_terminal_as_it_was() {
             terminal.send("What is 2 + 3?\r");
             terminal.expect("step 3 of 400");
         }
-        kill("-TERM", id);
-        terminal.expect("code 143 end");
+        kill(signal, id);
+        terminal.expect(code);
         let (code, raw) = terminal.finish();
         assert_eq!(code, 0, "{raw:?}");
         assert_restored(&terminal, &raw);

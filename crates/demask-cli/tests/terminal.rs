@@ -6,7 +6,7 @@ mod harness;
 
 use std::process::{Command, Stdio};
 
-use harness::terminal::Terminal;
+use harness::terminal::{Terminal, kill};
 use harness::{fixture, workspace};
 
 /// What the program writes to a terminal of 60 columns, and its exit code.
@@ -163,4 +163,47 @@ fn e14_a_window_that_changes_its_size_shows_one_canvas() {
     let (code, raw) = terminal.finish();
     assert_eq!(code, 130);
     assert_restored(&raw);
+}
+
+/// Far longer than any test waits.
+const LONG: [&str; 8] = ["run", "-n", "400", "--block-length", "400", "--eos", "keep", "Count from 1 to 5."];
+
+#[test]
+fn e09_what_ends_a_run_from_outside_restores_the_terminal() {
+    for (signal, number) in [("-TERM", 15), ("-HUP", 1)] {
+        let home = tempfile::tempdir().unwrap();
+        let mut terminal = Terminal::demask(&LONG, home.path(), &[]);
+        terminal.expect("step 3 of 400");
+        kill(signal, terminal.id());
+        let (code, raw) = terminal.finish();
+        assert_eq!(code, 128 + number, "{raw:?}");
+        assert_restored(&raw);
+    }
+}
+
+#[test]
+fn e09_a_hangup_that_is_ignored_stays_so() {
+    let home = tempfile::tempdir().unwrap();
+    let command = format!("trap '' HUP; exec \"$DEMASK\" {} '{}'", LONG[..7].join(" "), LONG[7]);
+    let more = [("DEMASK", env!("CARGO_BIN_EXE_demask"))];
+    let mut terminal = Terminal::start("sh", &["-c", &command], home.path(), &more);
+    terminal.expect("step 3 of 400");
+    kill("-HUP", terminal.id());
+    terminal.expect("step 10 of 400");
+    terminal.send("\u{3}");
+    let (code, raw) = terminal.finish();
+    assert_eq!(code, 130);
+    assert_restored(&raw);
+}
+
+#[test]
+fn e09_a_stopped_terminal_holds_nobody() {
+    let home = tempfile::tempdir().unwrap();
+    let mut terminal = Terminal::demask(&LONG, home.path(), &[]);
+    terminal.expect("step 3 of 400");
+    // Ctrl-S: the next frame doesn't come to its end.
+    terminal.send("\u{13}");
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    kill("-TERM", terminal.id());
+    assert_eq!(terminal.finish().0, 143);
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -21,17 +21,35 @@ const TICK: Duration = Duration::from_millis(200);
 
 /// Whether the terminal is in a state that has to be undone.
 static DRAWING: AtomicBool = AtomicBool::new(false);
+/// Whether a panic has been told: then nothing is drawn over it.
+static PANICKED: AtomicBool = AtomicBool::new(false);
 /// Held by whoever writes to the terminal.
 static TERMINAL: Mutex<()> = Mutex::new(());
+/// A frame takes far less, unless somebody has stopped the terminal (Ctrl-S).
+const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Puts the terminal back as it was; nothing is drawn while the result lives.
+/// Waits for the frame that is being drawn; none if it doesn't come to its end.
+fn hold() -> Option<MutexGuard<'static, ()>> {
+    let asked = Instant::now();
+    loop {
+        match TERMINAL.try_lock() {
+            Ok(guard) => return Some(guard),
+            Err(TryLockError::Poisoned(guard)) => return Some(guard.into_inner()),
+            Err(TryLockError::WouldBlock) if asked.elapsed() > PATIENCE => return None,
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// Puts the terminal back as it was; nothing is drawn while the result lives. What a stopped terminal can't take is left.
 #[cfg(unix)]
+#[must_use]
 pub(crate) fn restore() -> Option<MutexGuard<'static, ()>> {
     super::mode::restore();
     if !DRAWING.load(Ordering::Relaxed) {
         return None;
     }
-    let guard = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
+    let guard = hold()?;
     undo();
     Some(guard)
 }
@@ -40,7 +58,9 @@ pub(crate) fn restore() -> Option<MutexGuard<'static, ()>> {
 pub(crate) fn restore_on_panic() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        let _guard = TERMINAL.try_lock();
+        // Who panics in the middle of a frame holds the terminal already, and won't go on drawing.
+        let _guard = hold();
+        PANICKED.store(true, Ordering::Relaxed);
         super::mode::restore();
         undo();
         tell(panic);
@@ -210,6 +230,9 @@ struct Screen {
 impl Screen {
     fn draw(&mut self, lines: &[Line], width: usize) -> io::Result<()> {
         let _terminal = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
+        if PANICKED.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         let begun = DRAWING.swap(true, Ordering::Relaxed);
         if !begun {
             // Whoever undid our drawing left the cursor below it.
@@ -255,4 +278,65 @@ fn write(bytes: &[u8]) -> io::Result<()> {
     let mut stderr = io::stderr().lock();
     stderr.write_all(bytes)?;
     stderr.flush()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::io::Read as _;
+    use std::os::fd::AsFd;
+    use std::os::unix::process::ExitStatusExt as _;
+
+    use demask::{ModelFile, Request};
+    use pty_process::blocking::{Command, open};
+    use rustix::termios::{LocalModes, tcgetattr};
+
+    use super::*;
+    use crate::view::mode;
+
+    /// Panics as a release build does, while the canvas is drawn and the terminal gives single keys.
+    #[test]
+    #[ignore = "what the test below runs on a terminal"]
+    fn panics_while_drawing() {
+        restore_on_panic();
+        let tell = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            tell(panic);
+            std::process::abort();
+        }));
+        let file = ModelFile::from_gguf(crate::embedded::open().expect("a model")).expect("a model");
+        let canvas = file.canvas(&[], 64).expect("it fits");
+        let settings = file.settings(&canvas, &Request::default()).expect("the defaults");
+        mode::keep();
+        terminal::enable_raw_mode().expect("a terminal");
+        let _live = Live::start(file.tokenizer(), &canvas, &settings).expect("a thread");
+        while !DRAWING.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        panic!("on purpose");
+    }
+
+    #[test]
+    fn a_panic_leaves_the_terminal_as_it_was() {
+        let (mut pty, pts) = open().expect("a terminal");
+        let modes = |pty: &dyn AsFd| tcgetattr(pty.as_fd()).expect("a terminal").local_modes;
+        let before = modes(&pty);
+        assert!(before.contains(LocalModes::ICANON | LocalModes::ECHO));
+        let own = std::env::current_exe().expect("a path");
+        let arguments = ["--ignored", "--exact", "--nocapture", "view::live::tests::panics_while_drawing"];
+        let mut child = Command::new(own).args(arguments).spawn(pts).expect("it starts");
+        let (mut raw, mut buffer) = (Vec::new(), [0; 4096]);
+        // A terminal whose program has left gives an error.
+        while let Ok(n @ 1..) = pty.read(&mut buffer) {
+            raw.extend(&buffer[..n]);
+        }
+        let status = child.wait().expect("it ended");
+        let raw = String::from_utf8_lossy(&raw);
+        assert_eq!(status.signal(), Some(6), "{raw:?}");
+        assert_eq!(modes(&pty), before);
+        for (set, undo) in [("\x1b[?25l", "\x1b[?25h"), ("\x1b[?7l", "\x1b[?7h"), ("\x1b[?2026h", "\x1b[?2026l")] {
+            let set = raw.rfind(set).expect("it was drawn");
+            assert!(raw.rfind(undo).is_some_and(|undone| undone > set), "{raw:?}");
+        }
+        assert!(raw.rfind("on purpose") > raw.rfind("\x1b[?25h"), "told on a terminal that is as it was: {raw:?}");
+    }
 }

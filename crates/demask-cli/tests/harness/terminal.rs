@@ -133,6 +133,12 @@ impl Terminal {
     }
 }
 
+/// Sends a signal, such as `-TERM`.
+pub(crate) fn kill(signal: &str, id: u32) {
+    let status = std::process::Command::new("kill").args([signal, &id.to_string()]).status();
+    assert!(status.unwrap().success());
+}
+
 impl Drop for Terminal {
     fn drop(&mut self) {
         let _ = self.child.kill();
