@@ -7,8 +7,6 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::whole;
-
 /// The name of the model inside the program.
 pub(crate) const EMBEDDED: &str = "embedded";
 
@@ -48,7 +46,7 @@ pub(crate) fn write(model: &str) -> Result<PathBuf> {
         bail!("cannot remember the model: neither XDG_CONFIG_HOME nor HOME is set");
     };
     let text = serde_json::to_vec_pretty(&Config { model: Some(model.to_owned()) })?;
-    whole::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
+    demask_hub::write_whole(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }
 

@@ -11,7 +11,6 @@ use demask_gguf::escape;
 
 use crate::output;
 use crate::report::quantisation;
-use crate::whole;
 
 /// The file, by the name of what was measured: rows and seconds.
 type Kept = BTreeMap<String, Vec<(usize, f64)>>;
@@ -63,5 +62,5 @@ fn read(path: &Path) -> Kept {
 
 fn write(path: &Path, kept: &Kept) -> Result<()> {
     let name = || format!("cannot write `{}`", escape(path.as_os_str().as_encoded_bytes()));
-    whole::write(path, &serde_json::to_vec_pretty(kept)?).with_context(name)
+    demask_hub::write_whole(path, &serde_json::to_vec_pretty(kept)?).with_context(name)
 }

@@ -14,7 +14,6 @@ mod prompt;
 mod report;
 mod signals;
 mod view;
-mod whole;
 
 use std::process::ExitCode;
 

@@ -34,3 +34,4 @@ pub use http::is_proxy;
 pub use hub::{Event, Hub, Plan, RemoteFile};
 pub use name::{ModelName, RepoId, SHORT_NAMES, ShortName};
 pub use settings::{Patience, Settings, Token, can_write, free_space, own_folder};
+pub use whole::write as write_whole;

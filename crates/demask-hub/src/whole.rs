@@ -11,9 +11,14 @@ pub(crate) fn beside(path: &Path) -> PathBuf {
     path.with_extension(format!("{}-{}.part", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// Writes a small file, and the folder that it lies in.
-pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    fs::create_dir_all(path.parent().expect("it lies in a folder"))?;
+/// Writes a small file, and the folder that it lies in: whoever reads it finds the old bytes or the new ones.
+///
+/// # Errors
+/// Those of the system. A file that was there is as before then.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
     let part = beside(path);
     fs::write(&part, bytes).and_then(|()| fs::rename(&part, path)).inspect_err(|_| {
         let _ = fs::remove_file(&part);

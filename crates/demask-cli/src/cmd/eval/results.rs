@@ -15,7 +15,6 @@ use super::items::Item;
 use crate::failure::Misuse;
 use crate::output;
 use crate::prompt::read_bounded;
-use crate::whole;
 
 /// A file is written at most this often.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -183,7 +182,7 @@ impl Results {
         let keeps = Keeps { heading: &self.heading, summary, results };
         serde_json::to_vec_pretty(&keeps)
             .map_err(std::io::Error::from)
-            .and_then(|json| whole::write(path, &json))
+            .and_then(|json| demask_hub::write_whole(path, &json))
             .with_context(|| format!("cannot write `{}`", escape(path.as_os_str().as_encoded_bytes())))?;
         self.saved = Instant::now();
         Ok(())
