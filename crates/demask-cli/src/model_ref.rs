@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use demask_compute::cpu::memory;
 use demask_gguf::Gguf;
 use demask_hub::{Found, Hub, ModelName, Plan, SHORT_NAMES, Settings};
 
@@ -85,6 +86,15 @@ impl ModelRef {
             ModelRef::File(path) => Ok(Gguf::open(path)?),
             ModelRef::Named(named) => Ok(Gguf::open(&named.found()?.files[0])?),
         }
+    }
+}
+
+/// A file that was looked at, read as a whole.
+pub(crate) fn read_whole(gguf: &Gguf, path: &Path) -> Result<Gguf> {
+    let (file, needed) = (gguf.name().to_owned(), gguf.file_bytes());
+    match memory::available() {
+        Some(available) if available < needed => Err(demask::Error::Memory { file, needed, available }.into()),
+        _ => Ok(Gguf::read(path)?),
     }
 }
 

@@ -235,6 +235,10 @@ fn d39_mistyped_numbers_are_misuse() {
         ("--eos", "never"),
         ("--live", "maybe"),
         ("--device", "tpu"),
+        ("--device", "gpu:x"),
+        ("--gpu-layers", "0"),
+        ("--recipe", "quick"),
+        ("--cache", "lru"),
     ] {
         let outcome = run_within(AT_ONCE, &["run", "hi", "-m", "/nowhere/model.gguf", option, value]);
         outcome.refused(2, &[option, value]);
@@ -263,6 +267,13 @@ fn misuse_is_told_in_one_line() {
     run(&["run", "hi", "--system", "x", "--no-chat"]).refused(2, &["--system", "--no-chat"]);
     run(&["tokenize", "--special", "hi"]).refused(2, &["--no-chat"]);
     run(&["logits", "--tokens", "1,x", "--out", "no-such-folder/x"]).refused(2, &["--tokens", "x"]);
+    run(&["logits", "hi", "--rows", "3-1"]).refused(2, &["--rows 3-1", "0,4-7"]);
+    run(&["run", "hi", "--device", "cpu", "--gpu-layers", "3"]).refused(2, &["--gpu-layers", "--device cpu"]);
+    for (option, value) in
+        [("--rows", "0"), ("--wanted", "0"), ("--repeat", "x"), ("--shapes", "4x"), ("--budget-ms", "0")]
+    {
+        run(&["bench", option, value]).refused(2, &[option, value]);
+    }
     assert_eq!(run::<&str>(&[]).code, Some(2));
 }
 

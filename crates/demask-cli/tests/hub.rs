@@ -396,6 +396,10 @@ fn setup_makes_a_machine_ready() {
     let outcome = world.run(&["run", "-n", "4", "hi"]).succeeded();
     assert!(outcome.stderr.contains("using the embedded toy model"), "{}", outcome.stderr);
 
+    let outcome = world.run(&["setup", "--model", &fixture("none")]);
+    assert_eq!(outcome.code, Some(1));
+    assert!(outcome.stderr.contains("error: ") && outcome.stderr.contains("none.gguf"), "{}", outcome.stderr);
+    assert_eq!(world.run(&["setup", "--model", "o/r", "--offline"]).code, Some(1), "it was deleted");
     world.run(&["setup", "--model", "embedded"]).succeeded();
     let path = fixture("tiny-dream-f32");
     let outcome = world.run(&["setup", "--model", &path]).succeeded();

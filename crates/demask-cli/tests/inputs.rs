@@ -131,3 +131,37 @@ fn rows_of_a_bench_fit_the_context() {
     let model = fixture("tiny-llada-gqa-f32");
     run(&["bench", "-m", &model, "--rows", "32,65"]).refused(2, &["--rows 65", "64 positions"]);
 }
+
+#[test]
+fn e07_a_file_can_be_read_instead_of_mapped() {
+    for model in [fixture("tiny-llada-q8_0"), fixture("tiny-dream-f32")] {
+        let logits = |more: &[&str]| run(&[&["logits", "hi", "-m", &model], more].concat()).succeeded().stdout;
+        assert!(logits(&["--no-mmap"]) == logits(&[]), "{model}");
+        let text = |more: &[&str]| run(&[&["run", "-n", "8", "hi", "-m", &model], more].concat()).succeeded().stdout;
+        assert_eq!(text(&["--no-mmap"]), text(&[]));
+    }
+    run(&["run", "--no-mmap", "hi", "-m", &fixture("none")]).refused(1, &["none.gguf", "No such file"]);
+    assert!(run(&["run", "--help"]).succeeded().text().contains("--no-mmap"));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_model_that_does_not_fit_is_refused_with_both_numbers() {
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let line = info.lines().find(|line| line.starts_with("MemAvailable:")).unwrap();
+    let available: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = harness::enlarged(folder.path(), "tiny-llada-f32", 2048 * available);
+    let model = path.to_str().unwrap();
+    for args in [
+        &["run", "-n", "8", "hi"][..],
+        &["run", "-n", "8", "hi", "--no-mmap"],
+        &["chat", "-n", "8"],
+        &["infill", "a [[4]]"],
+        &["bench", "--forward-only", "--rows", "8"],
+    ] {
+        let outcome = run(&[args, &["-m", model]].concat());
+        outcome.refused(1, &["enlarged.gguf", "GB of memory", "GB are available"]);
+        assert!(outcome.stderr.contains("hint: a quantisation of"), "{}", outcome.stderr);
+    }
+}

@@ -137,3 +137,25 @@ fn numbers_that_are_not_finite_are_refused() {
     outcome.refused(1, &["blk.1.ffn_up.weight", "not finite", "nan.gguf"]);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing half is left");
 }
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_leaves_nothing_half() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = harness::enlarged(folder.path(), "tiny-llada-f32", 4 << 30);
+    let out = folder.path().join("out.gguf");
+    let files = || std::fs::read_dir(folder.path()).unwrap().count();
+    let mut child = harness::demask()
+        .args(["quantize", model.to_str().unwrap(), out.to_str().unwrap(), "--type", "Q8_0"])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    while files() < 2 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it was stopped");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(files(), 1, "only what it read is left");
+}

@@ -100,6 +100,10 @@ fn others_can_reach_it_only_with_a_key() {
     run(&["serve", "--api-key", ""]).refused(2, &["API key"]);
     run(&["serve", "--cors", "example.org"]).refused(2, &["example.org"]);
     run(&["serve", "--parallel", "0"]).refused(2, &["--parallel 0"]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    run(&["serve", "--port", &port]).refused(1, &["cannot listen on", &port, "in use"]);
+    run(&["serve", "--port", "70000"]).refused(2, &["--port 70000"]);
     run(&["serve", "-m", &fixture("none")]).refused(1, &["none.gguf"]);
     // An address of a network that is for documentation only: no machine has it.
     let mut command = demask();

@@ -72,6 +72,8 @@ mod value;
 mod writer;
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 pub use array::{Array, StringArray, Strings};
@@ -106,8 +108,20 @@ impl Gguf {
     /// When the path is no regular file, the file is no GGUF file of version 2 or 3, or anything in it breaks the rules
     /// that this crate's documentation lists.
     pub fn open(path: impl AsRef<Path>) -> Result<Gguf, Error> {
-        let path = path.as_ref();
-        let parts = split::open(path)?;
+        Gguf::open_by(path.as_ref(), Bytes::map)
+    }
+
+    /// The same, but all of it is read at once and kept in memory: for drives on which a mapping is slow or can't be had.
+    /// Changes of the file then change nothing here. [`Gguf::open`] checks a file without reading its tensors.
+    ///
+    /// # Errors
+    /// As [`Gguf::open`], and when the file doesn't fit into memory.
+    pub fn read(path: impl AsRef<Path>) -> Result<Gguf, Error> {
+        Gguf::open_by(path.as_ref(), Bytes::read)
+    }
+
+    fn open_by(path: &Path, take: fn(&File) -> io::Result<Bytes>) -> Result<Gguf, Error> {
+        let parts = split::open(path, take)?;
         Ok(Gguf::assemble(escape::escape_path(path), Some(path.to_owned()), parts))
     }
 
@@ -163,7 +177,12 @@ impl Gguf {
         &self.name
     }
 
-    /// The path that was given; nothing for a model in memory.
+    /// Whether tensor data is read from the file when it is first touched.
+    pub fn is_mapped(&self) -> bool {
+        self.files.iter().any(Bytes::is_mapped)
+    }
+
+    /// The path that was given; nothing for a model that was handed over as bytes.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }

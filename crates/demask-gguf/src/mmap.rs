@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
@@ -46,6 +46,20 @@ impl Bytes {
         // checked again whenever they are used, so a changed file gives wrong values, not accesses out of bounds.
         let map = unsafe { memmap2::Mmap::map(file)? };
         Ok(Bytes::whole(Source::Mapped(map)))
+    }
+
+    /// Reads a whole regular file.
+    pub(crate) fn read(mut file: &File) -> io::Result<Bytes> {
+        let length = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        file.read_to_end(&mut bytes)?;
+        Ok(Bytes::from_vec(bytes))
+    }
+
+    /// Whether the bytes are those of a file.
+    pub(crate) fn is_mapped(&self) -> bool {
+        matches!(*self.source, Source::Mapped(_))
     }
 
     /// Bytes that are part of the program.

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, FileType};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind};
@@ -14,9 +15,13 @@ const NUMBER_KEY: &str = "split.no";
 const COUNT_KEY: &str = "split.count";
 const TENSORS_KEY: &str = "split.tensors.count";
 
+/// From an open file to its bytes.
+type Take = fn(&File) -> io::Result<Bytes>;
+
 /// Opens the file and, when it belongs to a split model, all its parts in order. Any part may be given.
-pub(crate) fn open(path: &Path) -> Result<Vec<Part>, Error> {
-    let given = open_file(path)?;
+/// `take` gets the bytes of a file.
+pub(crate) fn open(path: &Path, take: Take) -> Result<Vec<Part>, Error> {
+    let given = open_file(path, take)?;
     let Some(split) = Split::of(&given.metadata)? else {
         return Ok(vec![given]);
     };
@@ -28,7 +33,7 @@ pub(crate) fn open(path: &Path) -> Result<Vec<Part>, Error> {
         let part_path = split.part_path(path, &stem, number);
         let part = match given.take_if(|_| number == split.number) {
             Some(part) => part,
-            None => open_part(path, &part_path, number, split.count)?,
+            None => open_part(path, &part_path, (number, split.count), take)?,
         };
         split.check(&part, &part_path, number)?;
         parts.push(part);
@@ -41,23 +46,23 @@ pub(crate) fn open(path: &Path) -> Result<Vec<Part>, Error> {
 }
 
 /// Opens one file of a set; when it is not there, the error names the file that was given and the missing part.
-fn open_part(given: &Path, path: &Path, number: u32, count: u32) -> Result<Part, Error> {
+fn open_part(given: &Path, path: &Path, (number, count): (u32, u32), take: Take) -> Result<Part, Error> {
     match fs::metadata(path) {
         Err(error) => {
             let file = escape_path(path);
             Err(Error::read_path(given, ErrorKind::MissingPart { part: number + 1, count, file, error }))
         }
-        Ok(_) => open_file(path),
+        Ok(_) => open_file(path, take),
     }
 }
 
-fn open_file(path: &Path) -> Result<Part, Error> {
+fn open_file(path: &Path, take: Take) -> Result<Part, Error> {
     let name = escape_path(path);
-    map(path).and_then(|bytes| reader::read(bytes, &name)).map_err(|kind| Error::read(&name, kind))
+    bytes_of(path, take).and_then(|bytes| reader::read(bytes, &name)).map_err(|kind| Error::read(&name, kind))
 }
 
-/// Maps a regular file. What is no regular file is never opened: opening a named pipe would wait for a writer.
-fn map(path: &Path) -> Result<Bytes, ErrorKind> {
+/// Gets the bytes of a regular file. What is no regular file is never opened: opening a named pipe would wait for a writer.
+fn bytes_of(path: &Path, take: Take) -> Result<Bytes, ErrorKind> {
     let io = |action| move |error| ErrorKind::Io { action, error };
     let meta = fs::metadata(path).map_err(io("cannot open it"))?;
     if !meta.is_file() {
@@ -69,7 +74,7 @@ fn map(path: &Path) -> Result<Bytes, ErrorKind> {
         let hint = Some("the download may not have started; fetch the file again");
         return Err(ErrorKind::NotGguf { what: "an empty file (0 bytes)".to_owned(), hint });
     }
-    Bytes::map(&file).map_err(io("cannot map it into memory"))
+    take(&file).map_err(io("cannot get it into memory"))
 }
 
 #[cfg(unix)]

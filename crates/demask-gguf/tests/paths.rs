@@ -52,6 +52,11 @@ fn a19_a_split_model_opens_from_any_part() {
             assert_eq!(gguf.bytes(tensor)[..], tensor_bytes(n)[..]);
         }
         assert_eq!((gguf.parts(), gguf.alignment()), (3, 8));
+        let read = Gguf::read(part_path(dir.path(), given, 3)).unwrap();
+        assert!(gguf.is_mapped() && !read.is_mapped());
+        for (mapped, tensor) in gguf.tensors().iter().zip(read.tensors()) {
+            assert!(gguf.bytes(mapped) == read.bytes(tensor));
+        }
         let on_disk: u64 = (1..=3).map(|n| fs::metadata(part_path(dir.path(), n, 3)).unwrap().len()).sum();
         assert_eq!(gguf.file_bytes(), on_disk);
     }
@@ -205,4 +210,18 @@ fn e15_a_split_model_under_a_name_that_is_not_utf8() {
         part(n, 3, 6, 32).save(path(n + 1)).unwrap();
     }
     assert_eq!(Gguf::open(path(2)).unwrap().tensors().len(), 6);
+}
+
+#[test]
+fn e07_what_was_read_stays_whatever_becomes_of_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.gguf");
+    let mut writer = Writer::new();
+    writer.tensor("t", &[4], TensorType::F32, tensor_bytes(1)).unwrap();
+    writer.save(&path).unwrap();
+    let read = Gguf::read(&path).unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+    assert_eq!(read.bytes(read.tensor("t").unwrap())[..], tensor_bytes(1)[..]);
+    let error = Gguf::read(&path).unwrap_err();
+    assert_eq!(error.to_string(), Gguf::open(&path).unwrap_err().to_string());
 }

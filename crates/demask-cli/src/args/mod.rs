@@ -20,7 +20,7 @@ use values::{DeviceChoice, count, device, gpu_layers, positive, range, recipe, s
 pub(crate) use values::{number as read_number, recipe as read_recipe, seed as read_seed};
 
 use crate::failure::{Misuse, closest};
-use crate::model_ref::{Consent, ModelRef};
+use crate::model_ref::{Consent, ModelRef, read_whole};
 use crate::output;
 
 /// Run diffusion language models on your own machine
@@ -287,6 +287,9 @@ pub(crate) struct ModelArgs {
     /// Ask no server for the model; HF_HUB_OFFLINE=1 does the same
     #[arg(long, conflicts_with = "yes")]
     offline: bool,
+    /// Read the model's file at once instead of mapping it into memory: for slow network drives
+    #[arg(long)]
+    no_mmap: bool,
 }
 
 impl ModelArgs {
@@ -295,11 +298,24 @@ impl ModelArgs {
         ModelRef::new(self.model.as_deref(), Consent { yes: self.yes, offline: self.offline })
     }
 
-    /// Opens what was asked for, without a word about a default.
+    /// Opens what was asked for.
+    pub(crate) fn open(&self) -> Result<Gguf> {
+        self.held(self.reference().open()?)
+    }
+
+    /// The same, without a word about a default.
     pub(crate) fn open_quietly(&self) -> Result<Gguf> {
         match self.reference() {
             ModelRef::Embedded => Ok(crate::embedded::open()?),
-            named => named.open(),
+            named => self.held(named.open()?),
+        }
+    }
+
+    /// An open file in the way that was asked for.
+    fn held(&self, gguf: Gguf) -> Result<Gguf> {
+        match gguf.path() {
+            Some(path) if self.no_mmap => read_whole(&gguf, path),
+            _ => Ok(gguf),
         }
     }
 }

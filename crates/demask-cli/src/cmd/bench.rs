@@ -8,6 +8,7 @@ use demask::model::{Output, Plan, Prediction};
 use demask::{Device, Model, ModelFile, Recipe, Request};
 use demask_compute::quant::QUANT_TYPES;
 use demask_compute::{Cpu, bench};
+use demask_gguf::TensorInfo;
 use serde::Serialize;
 
 use super::auto::AutoReport;
@@ -79,7 +80,7 @@ struct Pass {
 
 /// Runs the command.
 pub(crate) fn run(args: &BenchArgs) -> Result<()> {
-    let file = read_model(args.model.reference().open()?)?;
+    let file = read_model(args.model.open()?)?;
     let context = file.spec().context;
     if let Some(rows) = args.rows.iter().find(|&&rows| rows > context) {
         let message = format!("--rows {rows} can't be used: the model's context has {context} positions");
@@ -118,6 +119,12 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
                 });
             }
         }
+    }
+    // Loading checks this too, but the copy comes first.
+    let largest = file.gguf().tensors().iter().map(TensorInfo::byte_len).max().unwrap_or(0);
+    if let Some(available) = device.memory_available().filter(|&available| available < largest) {
+        let (file, needed) = (file.gguf().name().to_owned(), file.memory_needed());
+        return Err(demask::Error::Memory { file, needed, available }.into());
     }
     let copy_seconds = time_copy(cpu, &file);
     let start = Instant::now();
@@ -172,7 +179,7 @@ fn time_copy(cpu: &Cpu, file: &ModelFile) -> f64 {
 fn time_forward(model: &Model, rows: usize, args: &BenchArgs) -> Result<Pass> {
     let wanted = args.wanted.min(rows);
     let canvas = model.canvas(&[], rows)?;
-    let mut predictor = model.predictor(&canvas, 0.0)?;
+    let mut predictor = model.predictor(&canvas, 0.0);
     let all: Vec<u32> = (0..rows as u32).collect();
     let excluded = [model.spec().mask_token];
     let output = Output::Statistics { excluded: &excluded };

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &InfillArgs) -> Result<()> {
     let request = marked.request(args.settings.request(recipe, marked.open()));
 
     let started = Instant::now();
-    let file = read_model(args.model.reference().open()?)?;
+    let file = read_model(args.model.open()?)?;
     let opened = started.elapsed();
     let (tokens, blanks) = marked.tokens(file.tokenizer());
     let canvas = canvas(&file, &tokens)?;

@@ -23,7 +23,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
         check_writable(path, args.model.reference().path().into_iter().chain(args.prompt.paths()))?;
     }
     let started = Instant::now();
-    let file = read_model(args.model.reference().open()?)?;
+    let file = read_model(args.model.open()?)?;
     let opened = started.elapsed();
     request.before_tuning().settings(file.spec(), Vec::new(), request.max_tokens)?;
 

@@ -25,7 +25,7 @@ const KEY: &str = "DEMASK_API_KEY";
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let options = options(args)?;
     demask_server::check(&options).map_err(refused)?;
-    let file = read_model(args.model.reference().open()?)?;
+    let file = read_model(args.model.open()?)?;
     // Without a template no conversation can be answered: better said now than to every client.
     file.chat_prompt(&[demask::Message::new(demask::Role::User, "hi")])?;
     let device = args.device.open()?;

@@ -24,7 +24,7 @@ struct Tokens {
 /// Runs the command. Only the tokenizer is needed: any architecture will do.
 pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
     args.prompt.check()?;
-    let gguf = args.model.reference().open()?;
+    let gguf = args.model.open()?;
     let tokenizer = TokenizerConfig::from_gguf(&gguf)
         .and_then(|config| Tokenizer::new(&config))
         .map_err(|error| name_file(demask::Error::from(error).into(), gguf.name()))?;

@@ -146,6 +146,24 @@ pub(crate) fn patched(folder: &Path, fixture_name: &str, changes: &[(&str, Optio
     rebuilt(folder, fixture_name, &|key| key.to_owned(), changes, &|_| None)
 }
 
+/// Writes a fixture whose last tensor has so many bytes more, all of them 0, which a sparse file holds.
+pub(crate) fn enlarged(folder: &Path, fixture_name: &str, bytes: u64) -> PathBuf {
+    let gguf = Gguf::open(fixture(fixture_name)).unwrap();
+    let last = gguf.tensors().iter().max_by_key(|tensor| tensor.offset()).unwrap();
+    let mut file = std::fs::read(fixture(fixture_name)).unwrap();
+    let entry = [&(last.name.len() as u64).to_le_bytes()[..], last.name.as_bytes()].concat();
+    let at = file.windows(entry.len()).position(|window| window == entry).unwrap() + entry.len();
+    let dim = at + 4 + 8 * (last.dims.len() - 1);
+    let rows = *last.dims.last().unwrap();
+    let row = last.byte_len() / rows;
+    file[dim..dim + 8].copy_from_slice(&(rows + bytes / row).to_le_bytes());
+    let path = folder.join("enlarged.gguf");
+    std::fs::write(&path, &file).unwrap();
+    let length = file.len() as u64 + bytes / row * row;
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(length).unwrap();
+    path
+}
+
 /// Writes a changed copy of a fixture: other keys, other values, other tensors.
 pub(crate) fn rebuilt(
     folder: &Path,

@@ -46,7 +46,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     let all = items.len();
     items::draw(&mut items, args.limit.unwrap_or(usize::MAX));
 
-    let file = read_model(args.model.reference().open()?)?;
+    let file = read_model(args.model.open()?)?;
     let mut questions = questions(&file, &items, &runs)?;
     let device = args.device.open()?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
