@@ -32,7 +32,9 @@ pub(crate) fn read() -> Result<Option<String>> {
     let Some(path) = path() else { return Ok(None) };
     let text = match fs::read(&path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     };
     let config: Config =

@@ -123,7 +123,9 @@ fn hint(error: &Error) -> Option<String> {
         return Some(advised.hint.clone());
     }
     if let Some(error) = error.downcast_ref::<demask::Error>() {
-        return error.hint();
+        let option =
+            |hint: String| if hint.ends_with("chat template") { hint + ": `demask run --no-chat`" } else { hint };
+        return error.hint().map(option);
     }
     if let Some(error) = error.downcast_ref::<demask_gguf::Error>() {
         return error.hint();

@@ -5,6 +5,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use anyhow::Result;
 use demask_compute::cpu::memory;
@@ -49,17 +50,37 @@ impl ModelRef {
     pub(crate) fn new(given: Option<&OsStr>, consent: Consent) -> ModelRef {
         match given {
             Some(given) => ModelRef::read(given, consent),
-            None => match chosen::model() {
-                Some(model) if model != chosen::EMBEDDED => ModelRef::read(OsStr::new(&model), consent),
-                _ => ModelRef::Embedded,
-            },
+            None => ModelRef::chosen(consent),
         }
+    }
+
+    /// What `demask setup` has chosen; says once if that can't be used.
+    fn chosen(consent: Consent) -> ModelRef {
+        static SAY: Once = Once::new();
+        let chosen = match chosen::read() {
+            Ok(chosen) => chosen,
+            Err(error) => {
+                let text = format!("the embedded model is used: {error:#}; `demask setup` writes it anew");
+                SAY.call_once(|| output::line("warning", &text));
+                None
+            }
+        };
+        let Some(model) = chosen else { return ModelRef::Embedded };
+        let found = ModelRef::read(OsStr::new(&model), consent);
+        if found.path().is_some_and(|path| !path.exists()) {
+            let text = "`demask setup` chose the model, which is gone; `demask setup` chooses another, so does `-m`";
+            SAY.call_once(|| output::line("note", text));
+        }
+        found
     }
 
     /// Reads a name. A file that exists is always meant as such.
     pub(crate) fn read(given: &OsStr, consent: Consent) -> ModelRef {
         let path = Path::new(given);
         let text = given.to_str().unwrap_or_default();
+        if text == chosen::EMBEDDED && !path.exists() {
+            return ModelRef::Embedded;
+        }
         if path.exists() || looks_like_a_file(text) || !(is_short(text) || ModelName::looks_like_one(text)) {
             return ModelRef::File(path.to_owned());
         }

@@ -121,7 +121,8 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the file to a path and returns its size in bytes. The data goes to a new file beside it, which takes the
-    /// name once it is complete: no half file is ever left under the name.
+    /// name once it is complete: no half file is ever left under the name. Links are followed; what isn't a file, such as a
+    /// pipe, is written to as it is.
     ///
     /// # Errors
     /// As [`Writer::write_to`], and when the file cannot be created or renamed.
@@ -129,6 +130,13 @@ impl<'a> Writer<'a> {
         let path = path.as_ref();
         let name = escape_path(path);
         let io = |action| move |error| ErrorKind::Io { action, error };
+        let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let path = real.as_path();
+        if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+            let file = File::options().write(true).open(path);
+            let file = file.map_err(|error| Error::write(&name, io("cannot open it")(error)))?;
+            return self.write_named(&name, BufWriter::with_capacity(1 << 20, file));
+        }
         let part = part_path(path);
         let written = File::create(&part)
             .map_err(|error| Error::write(&name, io("cannot create it")(error)))

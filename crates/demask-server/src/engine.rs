@@ -66,6 +66,12 @@ impl Queue {
         if state.closing || state.ended {
             return Err(ApiError::closing());
         }
+        let most = self.capacity + self.parallel;
+        if jobs.len() > most {
+            let message =
+                format!("the request asks for {} runs; this server takes at most {most} at a time", jobs.len());
+            return Err(ApiError::field("n", message));
+        }
         self.purge(&mut state);
         let room = self.capacity + self.parallel.saturating_sub(state.running);
         if state.waiting.len() + jobs.len() > room {

@@ -160,7 +160,11 @@ impl Fields {
             }
             given.insert(library_name(setting.name), value);
         }
-        let request: Request = typed(Value::Object(given))?;
+        let says_length = given.contains_key("max_tokens");
+        let mut request: Request = typed(Value::Object(given))?;
+        if !says_length {
+            request.max_tokens = request.max_tokens.min(most_tokens);
+        }
         if request.max_tokens > most_tokens {
             let message = format!("`max_tokens` is {}; this server takes at most {most_tokens}", request.max_tokens);
             return Err(ApiError::field("max_tokens", message));

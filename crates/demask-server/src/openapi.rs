@@ -22,6 +22,7 @@ pub(crate) fn complete(mut document: OpenApi) -> OpenApi {
     document.info.version = env!("CARGO_PKG_VERSION").to_owned();
     document.info.description = Some("Diffusion language models over HTTP".to_owned());
     document.info.license = None;
+    document.info.contact = None;
     let Some(components) = &mut document.components else { return document };
     for name in WITH_SETTINGS {
         let Some(RefOr::T(Schema::Object(body))) = components.schemas.get_mut(*name) else { continue };

@@ -76,9 +76,11 @@ impl Device {
     /// The first GPU if there is one and a model has room there, whole or in part; else the processor.
     ///
     /// # Errors
-    /// As [`Device::cpu`]: a GPU that can't be used is none. [`Model::placement_note`](crate::Model::placement_note) says why.
+    /// As [`Device::cpu`]: a GPU that can't be used is none, unless `layers` asks for one. [`Model::placement_note`](crate::Model::placement_note) says why.
     pub fn auto(layers: GpuLayers, threads: Option<usize>) -> Result<Device, Error> {
         let gpu = match CudaDevice::open(0) {
+            // Who names a number of layers wants a GPU.
+            Err(error) if layers != GpuLayers::Auto => return Err(ComputeError::from(error).into()),
             Ok(device) => Choice::Use { gpu: Arc::new(Gpu::new(Box::new(device))), layers, asked: false },
             Err(DeviceError::NoDriver(_) | DeviceError::NoDevice) => Choice::Unusable(None),
             Err(error) => Choice::Unusable(Some(error.to_string())),

@@ -42,6 +42,12 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     for output in args.out.iter().chain(&args.plot) {
         check_writable(output, args.model.reference().path().into_iter().chain([path.as_path()]))?;
     }
+    if let (Some(out), Some(plot)) = (&args.out, &args.plot)
+        && (out == plot || (out.is_file() && same_file::is_same_file(out, plot).unwrap_or(false)))
+    {
+        let hint = "give the picture a name of its own";
+        return Err(Misuse::new("`--out` and `--plot` are the same file", hint).into());
+    }
     let (mut items, fingerprint) = items::read(path)?;
     let all = items.len();
     items::draw(&mut items, args.limit.unwrap_or(usize::MAX));

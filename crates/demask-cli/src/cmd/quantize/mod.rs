@@ -10,7 +10,7 @@ use demask_compute::QuantType;
 use demask_compute::cpu::threads;
 use demask_gguf::{Gguf, TensorInfo, TensorType, Value, Writer, escape};
 
-use super::decode::check_writable;
+use super::decode::check_place;
 use crate::args::QuantizeArgs;
 use crate::consent::{self, NeedsYes};
 use crate::failure::{Advised, Ended};
@@ -35,7 +35,7 @@ struct Step<'a> {
 /// Runs the command.
 pub(crate) fn run(args: &QuantizeArgs) -> Result<()> {
     let gguf = Gguf::open(&args.input)?;
-    check_writable(&args.output, parts(&args.input, gguf.parts()).iter().map(PathBuf::as_path))?;
+    check_place(&args.output, parts(&args.input, gguf.parts()).iter().map(PathBuf::as_path))?;
     let mix = Mix::of(&gguf, args.ty)?;
     let steps = plan(&gguf, &mix)?;
     let bytes: u64 = steps.iter().map(|step| bytes_of(step.tensor, step.ty)).sum();
