@@ -162,7 +162,10 @@ export class Replay {
 
   #go(number) {
     const most = this.canvas.steps.length;
+    // The canvas above has another height then; the bar stays where the reader holds it.
+    const top = this.node.getBoundingClientRect().top;
     this.canvas.show(Math.max(0, Math.min(most, number)));
+    scrollBy(0, this.node.getBoundingClientRect().top - top);
     this.slider.value = this.canvas.shown;
     this.#tell();
   }
