@@ -90,18 +90,20 @@ impl Bytes {
     ///
     /// A hint: it can fail without harm, and reading the bytes again fetches them from the file.
     pub fn release(&self, range: Range<usize>) {
-        let (start, end) = (range.start.min(self.len), range.end.min(self.len));
+        let range = range.start.min(self.len)..range.end.min(self.len);
         #[cfg(unix)]
         if let Source::Mapped(map) = &*self.source
-            && start < end
+            && !range.is_empty()
         {
             // SAFETY: the range lies inside the mapping (a field invariant, and cut to it above). The mapping is of a
             // file and is never written through, so dropped pages come back from the file with the same content; no
             // page holds data that exists only in memory.
             let _ = unsafe {
-                map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, self.start + start, end - start)
+                map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, self.start + range.start, range.len())
             };
         }
+        #[cfg(not(unix))]
+        drop(range);
     }
 }
 
