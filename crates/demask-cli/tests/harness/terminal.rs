@@ -31,7 +31,13 @@ impl Terminal {
         let (columns, rows) = (70, 40);
         let (pty, pts) = open().unwrap();
         pty.resize(Size::new(rows, columns)).unwrap();
-        let child = Command::new(program)
+        // Under `nohup` and behind `&` signals are ignored, which a program inherits; here they count.
+        let program: &[&str] = match cfg!(target_os = "linux") {
+            true => &["env", "--default-signal=HUP,INT,QUIT", program],
+            false => &[program],
+        };
+        let child = Command::new(program[0])
+            .args(&program[1..])
             .args(arguments)
             .env_remove("NO_COLOR")
             .env_remove("XDG_STATE_HOME")
