@@ -152,6 +152,7 @@ impl Fields {
 
     /// Takes the settings of the run.
     pub(crate) fn settings(&mut self, most_tokens: usize) -> Result<Request, ApiError> {
+        let says_length = self.map.contains_key("max_tokens");
         let mut given = Map::new();
         for setting in &SETTINGS {
             let Some(value) = self.map.remove(setting.name) else { continue };
@@ -160,7 +161,6 @@ impl Fields {
             }
             given.insert(library_name(setting.name), value);
         }
-        let says_length = given.contains_key("max_tokens");
         let mut request: Request = typed(Value::Object(given))?;
         if !says_length {
             request.max_tokens = request.max_tokens.min(most_tokens);
@@ -272,6 +272,14 @@ mod tests {
             ..Request::default()
         };
         assert_eq!(given.expect("valid"), wanted);
+    }
+
+    #[test]
+    fn the_default_length_follows_the_servers_limit() {
+        let with = |body: &str| Fields::read(body.as_bytes()).expect("JSON").settings(64);
+        assert_eq!(with("{}").expect("the default fits").max_tokens, 64);
+        assert_eq!(with(r#"{"max_tokens": null}"#).expect("null is absent").max_tokens, 64);
+        assert!(with(r#"{"max_tokens": 65}"#).is_err());
     }
 
     #[test]
