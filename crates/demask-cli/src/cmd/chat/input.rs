@@ -164,7 +164,11 @@ impl LineEditor {
             Err(ReadlineError::Eof) => Ok(Heard::End),
             // What comes from a terminal that is gone.
             Err(ReadlineError::Io(error)) if error.raw_os_error() == Some(EIO) => Ok(Heard::End),
-            Err(error) => Err(error).context("cannot read from the terminal"),
+            #[cfg(unix)]
+            Err(ReadlineError::Errno(error)) if error as i32 == EIO => Ok(Heard::End),
+            // As what the input ends with: it would fail again and again.
+            Err(ReadlineError::Io(error)) => Err(error).context("cannot read from the terminal"),
+            Err(error) => Err(std::io::Error::other(error)).context("cannot read from the terminal"),
         }
     }
 
