@@ -2,7 +2,7 @@
 //! are read in short blocks, so no row of scores over the whole canvas is stored.
 
 use super::buffer::Buffer;
-use super::kernels::PANEL_ROWS;
+use super::kernels::{PANEL_ROWS, WideTile};
 use super::operand::Operand;
 use super::shared::SharedMut;
 use super::{Cpu, Rows};
@@ -148,9 +148,16 @@ fn attend(
             let height = tile.min(rows - first);
             let scores = &mut scores[first * KEYS..];
             for panel in 0..count.div_ceil(PANEL_ROWS) {
-                let keys = &keys[(start + panel * PANEL_ROWS) * dim..];
-                let out = &mut scores[panel * PANEL_ROWS..];
-                wide(keys, PANEL_ROWS, &q[first * q_stride..], q_stride, height, dim, out, KEYS);
+                wide(WideTile {
+                    w: &keys[(start + panel * PANEL_ROWS) * dim..],
+                    w_stride: PANEL_ROWS,
+                    a: &q[first * q_stride..],
+                    a_stride: q_stride,
+                    rows: height,
+                    depth: dim,
+                    out: &mut scores[panel * PANEL_ROWS..],
+                    out_stride: KEYS,
+                });
             }
         }
         for (r, scores) in scores.chunks_exact_mut(KEYS).enumerate() {
@@ -170,16 +177,16 @@ fn attend(
         for first in (0..rows).step_by(tile) {
             let height = tile.min(rows - first);
             for column in (0..padded).step_by(PANEL_ROWS) {
-                wide(
-                    &values[start * padded + column..],
-                    padded,
-                    &scores[first * KEYS..],
-                    KEYS,
-                    height,
-                    count,
-                    &mut sums[first * padded + column..],
-                    padded,
-                );
+                wide(WideTile {
+                    w: &values[start * padded + column..],
+                    w_stride: padded,
+                    a: &scores[first * KEYS..],
+                    a_stride: KEYS,
+                    rows: height,
+                    depth: count,
+                    out: &mut sums[first * padded + column..],
+                    out_stride: padded,
+                });
             }
         }
     }

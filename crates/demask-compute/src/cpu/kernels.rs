@@ -62,17 +62,28 @@ pub type UnpackKernel = fn(form: &CodesForm, units: &[u8], panel: &mut Panel);
 /// So every table gives the same bits.
 pub type TileKernel = fn(form: &CodesForm, panel: &Panel, tile: &OperandTile<'_>, out: &mut [f32]);
 /// f32 tile: adds to `out[t * out_stride + n]` the sum over k of `a[t * a_stride + k] * w[k * w_stride + n]`, one
-/// fused multiply-add per k in ascending order; `rows` is at most [`Kernels::max_tile`], n below 32.
-pub type WideKernel = fn(
-    w: &[f32],
-    w_stride: usize,
-    a: &[f32],
-    a_stride: usize,
-    rows: usize,
-    depth: usize,
-    out: &mut [f32],
-    out_stride: usize,
-);
+/// fused multiply-add per k in ascending order, for t below `rows`, k below `depth`, n below 32.
+pub type WideKernel = fn(WideTile<'_>);
+
+/// What an f32 tile reads and writes.
+pub struct WideTile<'a> {
+    /// Weights, and how far apart those of two k are.
+    pub w: &'a [f32],
+    /// See `w`.
+    pub w_stride: usize,
+    /// Activations, and how far apart two rows are.
+    pub a: &'a [f32],
+    /// See `a`.
+    pub a_stride: usize,
+    /// Activation rows, at most [`Kernels::max_tile`].
+    pub rows: usize,
+    /// Weights per sum; not 0 if there are rows.
+    pub depth: usize,
+    /// Sums, and how far apart two rows are.
+    pub out: &'a mut [f32],
+    /// See `out`.
+    pub out_stride: usize,
+}
 
 /// A loop that does nothing but arithmetic, to measure kernels against.
 pub struct Peak {

@@ -2,7 +2,7 @@
 
 use super::Cpu;
 use super::buffer::Buffer;
-use super::kernels::{PANEL_ROWS, Panel, WideKernel};
+use super::kernels::{PANEL_ROWS, Panel, WideKernel, WideTile};
 use super::operand::Operand;
 use super::packed::{Matrix, Store};
 use super::shared::SharedMut;
@@ -203,15 +203,15 @@ fn wide_tiles(
     out: &mut [f32],
 ) {
     for rows in tiles.map(|index| x.tile_rows(index)) {
-        wide(
-            weights,
-            PANEL_ROWS,
-            &x.wide()[rows.start * x.width() + column..],
-            x.width(),
-            rows.len(),
-            weights.len() / PANEL_ROWS,
-            &mut out[(rows.start - first) * PANEL_ROWS..],
-            PANEL_ROWS,
-        );
+        wide(WideTile {
+            w: weights,
+            w_stride: PANEL_ROWS,
+            a: &x.wide()[rows.start * x.width() + column..],
+            a_stride: x.width(),
+            rows: rows.len(),
+            depth: weights.len() / PANEL_ROWS,
+            out: &mut out[(rows.start - first) * PANEL_ROWS..],
+            out_stride: PANEL_ROWS,
+        });
     }
 }

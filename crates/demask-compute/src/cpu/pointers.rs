@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::form::CodesForm;
-use super::kernels::{GROUP_CODES, K_GROUP, PANEL_ROWS, Panel};
+use super::kernels::{GROUP_CODES, K_GROUP, PANEL_ROWS, Panel, WideTile};
 use super::operand::OperandTile;
 
 /// Pointers of a panel and a tile whose lengths were checked, for kernels with `HALVES` scales per k-group.
@@ -115,25 +115,41 @@ macro_rules! dispatch {
 }
 pub(super) use dispatch;
 
-/// Checks that what a wide kernel reads and writes lies inside its slices: it reads its output whatever the depth is.
-pub(super) fn check_wide(
-    w: &[f32],
-    w_stride: usize,
-    a: &[f32],
-    a_stride: usize,
-    rows: usize,
-    depth: usize,
-    out: &[f32],
-    out_stride: usize,
-) {
-    if rows > 0 {
-        assert!(
-            depth > 0
-                && w.len() >= (depth - 1) * w_stride + PANEL_ROWS
-                && a.len() >= (rows - 1) * a_stride + depth
-                && out.len() >= (rows - 1) * out_stride + PANEL_ROWS,
-            "weights, activations and output fit together"
-        );
+/// The same of a wide kernel.
+#[derive(Clone, Copy)]
+pub(super) struct WidePointers {
+    pub(super) w: *const f32,
+    pub(super) w_stride: usize,
+    pub(super) a: *const f32,
+    pub(super) a_stride: usize,
+    pub(super) depth: usize,
+    pub(super) out: *mut f32,
+    pub(super) out_stride: usize,
+}
+
+impl WidePointers {
+    /// Checks that what the kernel reads and writes lies inside its slices: it reads its output whatever the depth is.
+    pub(super) fn new(tile: WideTile<'_>) -> WidePointers {
+        let WideTile { w, w_stride, a, a_stride, rows, depth, out, out_stride } = tile;
+        if rows > 0 {
+            assert!(
+                depth > 0
+                    && w.len() >= (depth - 1) * w_stride + PANEL_ROWS
+                    && a.len() >= (rows - 1) * a_stride + depth
+                    && out.len() >= (rows - 1) * out_stride + PANEL_ROWS,
+                "weights, activations and output fit together"
+            );
+        }
+        WidePointers { w: w.as_ptr(), w_stride, a: a.as_ptr(), a_stride, depth, out: out.as_mut_ptr(), out_stride }
+    }
+
+    /// The same from column `column` on.
+    ///
+    /// # Safety
+    /// `column` must be below 32, and the kernel must stay below 32.
+    pub(super) unsafe fn at_column(self, column: usize) -> WidePointers {
+        // SAFETY: inside the slices that were checked, by this function's contract.
+        unsafe { WidePointers { w: self.w.add(column), out: self.out.add(column), ..self } }
     }
 }
 

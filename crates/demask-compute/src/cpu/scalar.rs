@@ -1,7 +1,7 @@
 //! The truth: kernels as plain loops, in the order of operations that every other table keeps.
 
 use super::form::{CodesForm, multiply, pack_units, unpack_group, unpack_units};
-use super::kernels::{GROUP_CODES, K_GROUP, Kernels, PANEL_ROWS, Panel};
+use super::kernels::{GROUP_CODES, K_GROUP, Kernels, PANEL_ROWS, Panel, WideTile};
 use super::operand::{OperandTile, quantize_row};
 use super::{head, rowwise};
 
@@ -65,16 +65,7 @@ fn tile(form: &CodesForm, panel: &Panel, tile: &OperandTile<'_>, out: &mut [f32]
     }
 }
 
-fn wide(
-    w: &[f32],
-    w_stride: usize,
-    a: &[f32],
-    a_stride: usize,
-    rows: usize,
-    depth: usize,
-    out: &mut [f32],
-    out_stride: usize,
-) {
+fn wide(WideTile { w, w_stride, a, a_stride, rows, depth, out, out_stride }: WideTile<'_>) {
     for t in 0..rows {
         let out = &mut out[t * out_stride..][..PANEL_ROWS];
         for k in 0..depth {
