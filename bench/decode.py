@@ -65,8 +65,7 @@ def main():
     own = TOKENS / (STEPS * statistics.median(exact["step_seconds"]))
     about, name = peers.machine(), pathlib.Path(args.model).stem
     size = name.removeprefix("llada-")
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
-    result = {"model": name, "machine": about, "date": datetime.date.today().isoformat(), "commit": commit, "threads": args.threads,
+    result = {"model": name, "machine": about, "date": datetime.date.today().isoformat(), "commit": peers.commit(), "threads": args.threads,
               "share": args.share, "build": args.build, "peer_version": version, "prompt": 150, "open": 256, "block_length": 32, "scripted_commits_per_step": 2.8,
               "demask_fast": fast, "demask_exact_steps": exact, "llama_cpp_step_seconds": steps,
               "tokens_per_s": {"demask fast": speed, "demask exact": own, **peer},
@@ -74,7 +73,7 @@ def main():
     folder = peers.run_folder(about, result)
     (folder / f"decode-{size}.json").write_text(json.dumps(result, indent=1) + "\n")
 
-    lines = [f"{name}, random weights, {fast['device']}, {about['cpu']}, {result['date']}, commit {commit}; prompt 150 tokens, 256 open positions, "
+    lines = [f"{name}, random weights, {fast['device']}, {about['cpu']}, {result['date']}, commit {result['commit']}; prompt 150 tokens, 256 open positions, "
              f"blocks of 32; {version}; demask built in the {args.build}; peak memory of `fast` {fast['peak_rss_bytes'] / 1e9:.2f} GB", "",
              "| | steps | rows per step | s per step | visible tokens/s | `fast` is |", "|---|--:|--:|--:|--:|--:|",
              f"| demask, `fast` | {fast['steps']} | {fast['rows'] / fast['steps']:.0f} | {seconds / fast['steps']:.2f} | {speed:.3f} | |",

@@ -128,6 +128,11 @@ def machine():
             "cores": len([line for line in text.splitlines() if line.startswith("processor")])}
 
 
+def commit():
+    """The commit that is checked out."""
+    return subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
+
+
 def run_folder(about, result):
     """Where the results of this machine and day go."""
     slug = "-".join(about["cpu"].lower().replace("(r)", "").replace("@", "").split()[:4])
@@ -177,17 +182,16 @@ def main():
             print(f"round {number + 1}, {name}: " + ", ".join(f"{r} rows {min(seconds[r]):.2f} s" for r in args.rows), file=sys.stderr)
 
     about = machine()
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
     name = pathlib.Path(args.model).stem
     result = {"model": name, "file_bytes": pathlib.Path(args.model).stat().st_size, "threads": args.threads, "isa": args.isa or "native", "share": share, "machine": about,
-              "date": datetime.date.today().isoformat(), "commit": commit, "peers": found}
+              "date": datetime.date.today().isoformat(), "commit": commit(), "peers": found}
     folder = run_folder(about, result)
     suffix = f"-{args.isa}" if args.isa else ""
     (folder / f"peers-{name}{suffix}.json").write_text(json.dumps(result, indent=1) + "\n")
 
     median = lambda peer, rows: statistics.median(found[peer]["seconds"][rows])
     held = f"held to {args.isa}" if args.isa else ", ".join(about["flags"])
-    lines = [f"{name}, {args.threads} threads, {about['cpu']} ({held}), {result['date']}, commit {commit}; medians of "
+    lines = [f"{name}, {args.threads} threads, {about['cpu']} ({held}), {result['date']}, commit {result['commit']}; medians of "
              f"{args.rounds * args.repeat} interleaved passes, seconds", "",
              "| | " + " | ".join(f"{r} rows" for r in args.rows) + " | load s | peak memory |", "|---" * (len(args.rows) + 3) + "|"]
     for peer in peers:

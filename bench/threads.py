@@ -13,7 +13,6 @@ import datetime
 import json
 import pathlib
 import statistics
-import subprocess
 
 import peers
 
@@ -46,8 +45,7 @@ def main():
     median = statistics.median
     scaling, limit = median(one) / median(more), args.threads * median(one) / median(together)
     about, name = peers.machine(), pathlib.Path(args.model).stem
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
-    result = {"model": name, "machine": about, "date": datetime.date.today().isoformat(), "commit": commit, "rows": args.rows, "threads": args.threads,
+    result = {"model": name, "machine": about, "date": datetime.date.today().isoformat(), "commit": peers.commit(), "rows": args.rows, "threads": args.threads,
               "share": args.share, "one_thread_seconds": one, "seconds": more, "scaling": scaling,
               "together_seconds": together, "limit": limit}
     folder = peers.run_folder(about, result)
