@@ -60,6 +60,7 @@
 mod array;
 mod content;
 mod cursor;
+mod destination;
 mod error;
 mod escape;
 mod metadata;
@@ -77,6 +78,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use array::{Array, StringArray, Strings};
+pub use destination::Destination;
 pub use error::{Error, ErrorKind};
 pub use escape::escape;
 pub use metadata::Metadata;

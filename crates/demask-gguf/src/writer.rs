@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use crate::destination::Destination;
 use crate::error::{Error, ErrorKind};
 use crate::escape::{escape_path, escape_short};
 use crate::metadata::Metadata;
@@ -120,9 +120,8 @@ impl<'a> Writer<'a> {
         self.write_named(NO_PATH, out)
     }
 
-    /// Writes the file to a path and returns its size in bytes. The data goes to a new file beside it, which takes the
-    /// name once it is complete: no half file is ever left under the name. Links are followed; what isn't a file, such as a
-    /// pipe, is written to as it is.
+    /// Writes the file to a path and returns its size in bytes. No half file is ever left under the name, see
+    /// [`Destination`].
     ///
     /// # Errors
     /// As [`Writer::write_to`], and when the file cannot be created or renamed.
@@ -130,25 +129,11 @@ impl<'a> Writer<'a> {
         let path = path.as_ref();
         let name = escape_path(path);
         let io = |action| move |error| ErrorKind::Io { action, error };
-        let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let path = real.as_path();
-        if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-            let file = File::options().write(true).open(path);
-            let file = file.map_err(|error| Error::write(&name, io("cannot open it")(error)))?;
-            return self.write_named(&name, BufWriter::with_capacity(1 << 20, file));
-        }
-        let part = part_path(path);
-        let written = File::create(&part)
-            .map_err(|error| Error::write(&name, io("cannot create it")(error)))
-            .and_then(|file| self.write_named(&name, BufWriter::with_capacity(1 << 20, file)))
-            .and_then(|size| {
-                fs::rename(&part, path).map_err(|error| Error::write(&name, io("cannot rename it")(error)))?;
-                Ok(size)
-            });
-        if written.is_err() {
-            let _ = fs::remove_file(&part);
-        }
-        written
+        let place = Destination::of(path);
+        let file = place.create().map_err(|error| Error::write(&name, io("cannot create it")(error)))?;
+        let size = self.write_named(&name, BufWriter::with_capacity(1 << 20, file))?;
+        place.keep().map_err(|error| Error::write(&name, io("cannot rename it")(error)))?;
+        Ok(size)
     }
 
     fn describe(&self, name: &str, dims: &[u64], ty: TensorType) -> Result<TensorInfo, Error> {
@@ -236,12 +221,6 @@ fn wrong_size(file: &str, info: &TensorInfo, found: u64) -> Error {
     let place = format!("tensor `{}`", escape_short(info.name.as_bytes(), 80));
     let expected = format!("{} bytes of {} {}", info.byte_len(), info.ty.name(), info.shape());
     Error::write(file, ErrorKind::Unwritable { place, expected, found: found.to_string() })
-}
-
-fn part_path(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    path.with_file_name(name)
 }
 
 /// Counts what goes through.

@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use demask_gguf::Destination;
 use sha2::{Digest as _, Sha256};
 
 use crate::api;
@@ -12,7 +13,6 @@ use crate::error::Error;
 use crate::http::{self, Failure, Reply};
 use crate::hub::{Event, Events, Hub, Plan, RemoteFile, Tries};
 use crate::records::{Record, Verified};
-use crate::whole;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 256 << 10;
@@ -218,7 +218,7 @@ impl Hub {
         let up = "../".repeat(2 + file.name.matches('/').count());
         let target = PathBuf::from(format!("{up}blobs/{}", file.etag));
         // Made under another name and renamed: whoever reads the place meanwhile finds the old or the new file.
-        let new = whole::beside(place);
+        let new = Destination::beside(place);
         let _ = fs::remove_file(&new);
         if self.settings.links && (symlink(&target, &new).is_ok() || fs::hard_link(blob, &new).is_ok()) {
             return fs::rename(&new, place).map_err(Error::io("replace", place));
