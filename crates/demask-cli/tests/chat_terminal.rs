@@ -83,7 +83,7 @@ fn e09_ctrl_c_stops_the_answer_and_not_the_conversation() {
     let home = tempfile::tempdir().unwrap();
     let mut terminal = chat(home.path(), &["-n", "400", "--eos", "keep"]);
     terminal.send("What is 2 + 3?\r");
-    terminal.expect("step 3 of 400");
+    terminal.expect_step(3, 400);
     terminal.send("\u{3}");
     let told = terminal.expect("positions were decided");
     assert!(told.contains("note: stopped: "), "{told:?}");
@@ -130,8 +130,7 @@ fn e09_what_ends_it_from_outside_leaves_the_terminal_as_it_was() {
         terminal.expect(READY);
         if drawing {
             terminal.send("What is 2 + 3?\r");
-            // Which steps are drawn depends on the clock.
-            terminal.expect(" of 400, block 1 of 50");
+            terminal.expect_step(3, 400);
         }
         kill(signal, id);
         terminal.expect(code);
@@ -141,6 +140,16 @@ fn e09_what_ends_it_from_outside_leaves_the_terminal_as_it_was() {
         let mode = |name| std::fs::read_to_string(home.path().join(name)).unwrap();
         assert_eq!(mode("before"), mode("after"));
     }
+}
+
+#[test]
+fn e09_it_ends_with_a_terminal_that_is_gone() {
+    let home = tempfile::tempdir().unwrap();
+    // Who ignores the hangup, as `nohup` does, notices by what can't be read any more.
+    let more = [("DEMASK", env!("CARGO_BIN_EXE_demask"))];
+    let mut terminal = Terminal::start("sh", &["-c", "trap '' HUP; exec \"$DEMASK\" chat"], home.path(), &more);
+    terminal.expect(READY);
+    assert_eq!(terminal.hang_up().0, 0);
 }
 
 #[test]

@@ -141,24 +141,24 @@ fn e14_a_window_that_changes_its_size_shows_one_canvas() {
     let arguments = ["run", "-n", "300", "--block-length", "300", "--eos", "keep", "Count from 1 to 5."];
     let mut terminal = Terminal::demask(&arguments, home.path(), &[]);
     let statuses = |terminal: &Terminal| terminal.screen().contents().matches(" of 300 decided").count();
-    terminal.expect("step 3 of 300");
+    terminal.expect_step(3, 300);
     assert_eq!(statuses(&terminal), 1, "{}", terminal.screen().contents());
     // Wider, and higher: the next frames use it.
     terminal.resize(50, 100);
-    terminal.expect("step 10 of 300");
-    terminal.expect("step 12 of 300");
+    terminal.expect_step(10, 300);
+    terminal.expect_step(12, 300);
     let screen = terminal.screen().contents();
     assert_eq!(statuses(&terminal), 1, "{screen}");
     assert!(screen.lines().any(|line| line.chars().count() > 70), "{screen}");
     // Lower than the canvas: the lines around the news are shown, and nothing scrolls away with every frame.
     terminal.resize(3, 100);
-    terminal.expect("step 20 of 300");
-    terminal.expect("step 25 of 300");
+    terminal.expect_step(20, 300);
+    terminal.expect_step(25, 300);
     let screen = terminal.screen().contents();
     assert!(statuses(&terminal) <= 1 && screen.lines().count() <= 3, "{screen}");
     // Narrower: no line is broken by the terminal.
     terminal.resize(30, 40);
-    terminal.expect("step 30 of 300");
+    terminal.expect_step(30, 300);
     terminal.send("\u{3}");
     let (code, raw) = terminal.finish();
     assert_eq!(code, 130);
@@ -173,7 +173,7 @@ fn e09_what_ends_a_run_from_outside_restores_the_terminal() {
     for (signal, number) in [("-TERM", 15), ("-HUP", 1)] {
         let home = tempfile::tempdir().unwrap();
         let mut terminal = Terminal::demask(&LONG, home.path(), &[]);
-        terminal.expect("step 3 of 400");
+        terminal.expect_step(3, 400);
         kill(signal, terminal.id());
         let (code, raw) = terminal.finish();
         assert_eq!(code, 128 + number, "{raw:?}");
@@ -187,9 +187,9 @@ fn e09_a_hangup_that_is_ignored_stays_so() {
     let command = format!("trap '' HUP; exec \"$DEMASK\" {} '{}'", LONG[..7].join(" "), LONG[7]);
     let more = [("DEMASK", env!("CARGO_BIN_EXE_demask"))];
     let mut terminal = Terminal::start("sh", &["-c", &command], home.path(), &more);
-    terminal.expect("step 3 of 400");
+    terminal.expect_step(3, 400);
     kill("-HUP", terminal.id());
-    terminal.expect("step 10 of 400");
+    terminal.expect_step(10, 400);
     terminal.send("\u{3}");
     let (code, raw) = terminal.finish();
     assert_eq!(code, 130);
@@ -200,7 +200,7 @@ fn e09_a_hangup_that_is_ignored_stays_so() {
 fn e09_a_stopped_terminal_holds_nobody() {
     let home = tempfile::tempdir().unwrap();
     let mut terminal = Terminal::demask(&LONG, home.path(), &[]);
-    terminal.expect("step 3 of 400");
+    terminal.expect_step(3, 400);
     // Ctrl-S: the next frame doesn't come to its end.
     terminal.send("\u{13}");
     std::thread::sleep(std::time::Duration::from_secs(1));

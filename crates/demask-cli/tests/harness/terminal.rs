@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::num::NonZeroU16;
 use std::process::Child;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A terminal of 70 columns and 40 rows.
 pub(crate) struct Terminal {
-    pty: Arc<Pty>,
+    /// Nothing once it has hung up.
+    pty: Option<Arc<Pty>>,
+    /// Tells the thread that reads to let go of it.
+    gone: Arc<AtomicBool>,
     child: Child,
     received: Receiver<Vec<u8>>,
     /// Everything that the program wrote.
@@ -55,19 +59,20 @@ impl Terminal {
             .unwrap();
         let pty = Arc::new(pty);
         let (sender, received) = mpsc::channel();
-        let reader = Arc::clone(&pty);
+        let gone = Arc::new(AtomicBool::new(false));
+        let (reader, over) = (Arc::clone(&pty), Arc::clone(&gone));
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             // A terminal whose program has left gives an error.
             while let Ok(n) = (&*reader).read(&mut buffer) {
-                if n == 0 || sender.send(buffer[..n].to_vec()).is_err() {
+                if n == 0 || over.load(Ordering::SeqCst) || sender.send(buffer[..n].to_vec()).is_err() {
                     break;
                 }
             }
         });
         let size = |n| NonZeroU16::new(n).unwrap();
         let screen = vt100::Parser::new(size(rows), size(columns), 1000);
-        Terminal { pty, child, received, raw: Vec::new(), seen: 0, screen }
+        Terminal { pty: Some(pty), gone, child, received, raw: Vec::new(), seen: 0, screen }
     }
 
     /// The program `demask` on a terminal.
@@ -77,7 +82,7 @@ impl Terminal {
 
     /// Types.
     pub(crate) fn send(&mut self, keys: &str) {
-        (&*self.pty).write_all(keys.as_bytes()).unwrap();
+        self.pty.as_deref().unwrap().write_all(keys.as_bytes()).unwrap();
     }
 
     /// Waits until `text` has come since the last time, and gives what came up to its end.
@@ -97,6 +102,17 @@ impl Terminal {
         }
     }
 
+    /// Waits until a step from `step` on is drawn, of a run of `all`: by the clock, a frame may pass over some.
+    pub(crate) fn expect_step(&mut self, step: usize, all: usize) {
+        loop {
+            let read = self.expect(&format!(" of {all}, block"));
+            let number = read.trim_end_matches(&format!(" of {all}, block")).rsplit(' ').next();
+            if number.unwrap().parse::<usize>().unwrap() >= step {
+                return;
+            }
+        }
+    }
+
     fn take(&mut self, bytes: &[u8]) {
         self.raw.extend(bytes);
         self.screen.process(bytes);
@@ -104,7 +120,7 @@ impl Terminal {
 
     /// Changes the size.
     pub(crate) fn resize(&mut self, rows: u16, columns: u16) {
-        self.pty.resize(Size::new(rows, columns)).unwrap();
+        self.pty.as_ref().unwrap().resize(Size::new(rows, columns)).unwrap();
         self.screen.set_size(NonZeroU16::new(rows).unwrap(), NonZeroU16::new(columns).unwrap());
     }
 
@@ -116,6 +132,16 @@ impl Terminal {
     /// Number of the process.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Takes the terminal away, and waits for the program to end, see [`Terminal::finish`].
+    pub(crate) fn hang_up(&mut self) -> (i32, String) {
+        self.gone.store(true, Ordering::SeqCst);
+        // What is typed is shown, which wakes the thread that reads.
+        self.send("x");
+        while self.received.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Disconnected) {}
+        self.pty = None;
+        self.finish()
     }
 
     /// Waits for the program to end: its exit code (128 and the signal, if one ended it) and everything that it wrote.

@@ -80,13 +80,14 @@ impl Input {
 fn read_plain(prompts: bool) -> Result<Heard> {
     let mut text = String::new();
     loop {
+        // Before the prompt: who sees it may press Ctrl-C at once.
+        signals::at_prompt(true);
         if prompts {
             let mut stderr = io::stderr();
             let _ = stderr.write_all(if text.is_empty() { PROMPT.as_bytes() } else { b"... " });
             let _ = stderr.flush();
         }
         let mut bytes = Vec::new();
-        signals::at_prompt(true);
         let read = io::stdin().lock().take(LONGEST + 1).read_until(b'\n', &mut bytes);
         signals::at_prompt(false);
         read.context("cannot read stdin")?;
