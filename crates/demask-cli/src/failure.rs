@@ -109,6 +109,9 @@ fn code(error: &Error) -> u8 {
     if misuse { 2 } else { 1 }
 }
 
+/// How to do without a chat template.
+const NO_TEMPLATE: &str = "send the prompt as raw text: `demask run --no-chat`";
+
 fn hint(error: &Error) -> Option<String> {
     if let Some(misuse) = error.downcast_ref::<Misuse>() {
         return misuse.hint.clone();
@@ -123,9 +126,10 @@ fn hint(error: &Error) -> Option<String> {
         return Some(advised.hint.clone());
     }
     if let Some(error) = error.downcast_ref::<demask::Error>() {
-        let option =
-            |hint: String| if hint.ends_with("chat template") { hint + ": `demask run --no-chat`" } else { hint };
-        return error.hint().map(option);
+        return match error {
+            demask::Error::Text(error) if error.is_about_template() => Some(NO_TEMPLATE.to_owned()),
+            error => error.hint(),
+        };
     }
     if let Some(error) = error.downcast_ref::<demask_gguf::Error>() {
         return error.hint();

@@ -162,7 +162,9 @@ fn c09_a_broken_template_is_refused() {
     let change = [("tokenizer.chat_template", Some("{% if x %}\n{% frobnicate %}".into()))];
     let path = patched(folder.path(), "tiny-llada-f32", &change);
     let path = path.to_str().unwrap();
-    run(&["run", "hi", "-m", path]).refused(1, &["chat template", "line 2", "patched.gguf"]);
+    let outcome = run(&["run", "hi", "-m", path]);
+    outcome.refused(1, &["chat template", "line 2", "patched.gguf"]);
+    assert!(outcome.stderr.contains("hint: send the prompt as raw text: `demask run --no-chat`"), "{}", outcome.stderr);
     run(&["run", "-n", "4", "--no-chat", "hi", "-m", path]).succeeded();
 }
 

@@ -277,8 +277,8 @@ pub(crate) struct PromptArgs {
 
 #[derive(Args)]
 pub(crate) struct ModelArgs {
-    /// The model: a path to a GGUF file (any part of a split one), `owner/repo[:QUANT]` on the hub, or a short name such as
-    /// `llada` [default: the one `demask setup` chose, else the embedded model]
+    /// The model: a path to a GGUF file (any part of a split one), `owner/repo[:QUANT]` on the hub, a short name such as
+    /// `llada`, or `embedded` for the one inside the program [default: the one `demask setup` chose, else the embedded model]
     #[arg(short, long, value_name = "MODEL")]
     model: Option<OsString>,
     /// If the model isn't here, download it without asking

@@ -2,12 +2,12 @@
 //! is their text.
 
 use std::fs::File;
-use std::io::{BufWriter, Read as _, Write as _};
+use std::io::{BufWriter, Write as _};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use demask::diffusion::Settings;
 use demask::diffusion::trace::TraceLine;
 use demask::{Canvas, Device, Finish, Generation, Model, ModelFile, Request, StepReport};
@@ -255,33 +255,4 @@ impl Trace {
     fn finish(&mut self, generation: &Generation) -> Result<()> {
         self.write(&TraceLine::End { finish: generation.finish, statistics: generation.statistics })
     }
-}
-
-/// Refuses a path that can't become a file, that is one of `inputs`, or that is a model, without making a file.
-pub(super) fn check_writable<'a>(path: &Path, inputs: impl IntoIterator<Item = &'a Path>) -> Result<()> {
-    check_place(path, inputs)?;
-    let mut magic = [0; 4];
-    let is_model = path.is_file() && File::open(path).is_ok_and(|mut file| file.read_exact(&mut magic).is_ok());
-    if is_model && &magic == b"GGUF" {
-        let name = escape(path.as_os_str().as_encoded_bytes());
-        bail!("cannot write `{name}`: it is a GGUF file, which only `demask quantize` writes over");
-    }
-    Ok(())
-}
-
-/// Refuses a path that can't become a file, or that is one of `inputs`, without making one.
-pub(super) fn check_place<'a>(path: &Path, inputs: impl IntoIterator<Item = &'a Path>) -> Result<()> {
-    let name = escape(path.as_os_str().as_encoded_bytes());
-    // What matters is the file that would be overwritten, whatever its names and links. (Asking opens it, and a pipe waits.)
-    if path.is_file() && inputs.into_iter().any(|input| same_file::is_same_file(path, input).unwrap_or(false)) {
-        bail!("cannot write `{name}`: this command reads from it");
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if path.is_dir() {
-        bail!("cannot write `{name}`: it is a directory");
-    }
-    if !folder.is_dir() {
-        bail!("cannot write `{name}`: there is no such folder");
-    }
-    Ok(())
 }

@@ -8,8 +8,9 @@ use demask::blanks::Marked;
 use demask::{Canvas, Finish, Generation, Model, ModelFile};
 use serde::Serialize;
 
-use super::decode::{Subject, check_writable, run_command};
+use super::decode::{Subject, run_command};
 use super::read_model;
+use super::writable::check_writable;
 use crate::args::{InfillArgs, list_recipes};
 use crate::failure::{Advised, Misuse};
 use crate::output::{self, Out};

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result};
 use demask::model::{Output, Plan, Prediction};
 use demask_gguf::escape;
 
-use super::decode::check_writable;
+use super::writable::check_writable;
 use super::{load_model, name_file, read_model};
 use crate::args::LogitsArgs;
 use crate::failure::Misuse;

@@ -20,6 +20,7 @@ pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod setup;
 pub(crate) mod tokenize;
+mod writable;
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};

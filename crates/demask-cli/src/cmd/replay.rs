@@ -12,8 +12,8 @@ use demask::{Canvas, Edit, ModelSpec};
 use demask_gguf::escape;
 use serde::Serialize;
 
-use super::decode::check_writable;
 use super::name_file;
+use super::writable::check_writable;
 use crate::args::InspectArgs;
 use crate::failure::{Advised, Misuse};
 use crate::output::Out;

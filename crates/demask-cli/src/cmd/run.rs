@@ -5,7 +5,8 @@ use std::time::Instant;
 use anyhow::Result;
 use demask::{Canvas, Generation, Model};
 
-use super::decode::{Subject, check_writable, run_command};
+use super::decode::{Subject, run_command};
+use super::writable::check_writable;
 use super::{name_file, read_model};
 use crate::args::{RunArgs, list_recipes};
 use crate::output::{self, Out};

@@ -77,12 +77,12 @@ pub enum TextError {
 impl TextError {
     /// What a person can do about it, where we know.
     pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            TextError::Template { .. } | TextError::NoTemplate { .. } | TextError::MissingMarker { .. } => {
-                Some("send the prompt as raw text, without a chat template")
-            }
-            _ => None,
-        }
+        self.is_about_template().then_some("send the prompt as raw text, without a chat template")
+    }
+
+    /// Whether the model has no chat template that can be used.
+    pub fn is_about_template(&self) -> bool {
+        matches!(self, TextError::Template { .. } | TextError::NoTemplate { .. } | TextError::MissingMarker { .. })
     }
 }
 

@@ -18,8 +18,8 @@ use serde::Serialize;
 use self::items::{Ask, Item};
 use self::results::{DataHeading, Fingerprint, Heading, ModelHeading, Record, Results, RunHeading};
 use self::summary::Summary;
-use super::decode::check_writable;
 use super::infill::canvas as canvas_of_blanks;
+use super::writable::{check_writable, is_same};
 use super::{load_model, name_file, read_model};
 use crate::args::{EvalArgs, RecipeChoice, list_recipes};
 use crate::curves;
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         check_writable(output, args.model.reference().path().into_iter().chain([path.as_path()]))?;
     }
     if let (Some(out), Some(plot)) = (&args.out, &args.plot)
-        && (out == plot || (out.is_file() && same_file::is_same_file(out, plot).unwrap_or(false)))
+        && is_same(out, plot)
     {
         let hint = "give the picture a name of its own";
         return Err(Misuse::new("`--out` and `--plot` are the same file", hint).into());

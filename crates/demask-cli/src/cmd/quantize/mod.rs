@@ -10,7 +10,7 @@ use demask_compute::QuantType;
 use demask_compute::cpu::threads;
 use demask_gguf::{Gguf, TensorInfo, TensorType, Value, Writer, escape};
 
-use super::decode::check_place;
+use super::writable::check_place;
 use crate::args::QuantizeArgs;
 use crate::consent::{self, NeedsYes};
 use crate::failure::{Advised, Ended};
