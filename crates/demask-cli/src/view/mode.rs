@@ -3,28 +3,19 @@
 #[cfg(unix)]
 mod kept {
     use std::io::{self, Write as _};
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+    use std::sync::{Mutex, PoisonError};
 
     use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
     static KEPT: Mutex<Option<Termios>> = Mutex::new(None);
-    static EDITING: OnceLock<Arc<AtomicBool>> = OnceLock::new();
-
-    /// Whether a line editor has the terminal. It stops and resumes the program by itself.
-    pub(crate) fn editing() -> Arc<AtomicBool> {
-        Arc::clone(EDITING.get_or_init(Arc::default))
-    }
 
     /// Remembers the mode, before a line editor changes it.
     pub(crate) fn keep() {
         *KEPT.lock().unwrap_or_else(PoisonError::into_inner) = tcgetattr(io::stdin()).ok();
-        editing().store(true, Ordering::Relaxed);
     }
 
     /// The line editor has put it back.
     pub(crate) fn forget() {
-        editing().store(false, Ordering::Relaxed);
         *KEPT.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
@@ -38,7 +29,7 @@ mod kept {
 }
 
 #[cfg(unix)]
-pub(crate) use kept::{editing, forget, keep, restore};
+pub(crate) use kept::{forget, keep, restore};
 
 /// Nothing ends the program from outside here.
 #[cfg(not(unix))]

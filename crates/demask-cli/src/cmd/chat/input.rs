@@ -154,7 +154,9 @@ impl LineEditor {
 
     fn read(&mut self) -> Result<Heard> {
         mode::keep();
+        signals::editing(true);
         let line = self.editor.readline(PROMPT);
+        signals::editing(false);
         mode::forget();
         match line {
             Ok(line) => {
