@@ -81,7 +81,8 @@ impl ModelRef {
         if text == chosen::EMBEDDED && !path.exists() {
             return ModelRef::Embedded;
         }
-        if path.exists() || looks_like_a_file(text) || !(is_short(text) || ModelName::looks_like_one(text)) {
+        let is_name = is_short(text) || ModelName::is_link(text) || ModelName::looks_like_one(text);
+        if path.exists() || looks_like_a_file(text) || !is_name {
             return ModelRef::File(path.to_owned());
         }
         ModelRef::Named(Named { given: text.to_owned(), consent })
@@ -202,6 +203,9 @@ mod tests {
             "llada:Q8_0",
             "lada",
             "dream@x:F16",
+            "hf.co/a/b:Q8_0",
+            "https://huggingface.co/a/b",
+            "https://else.where/m.gguf",
         ] {
             let named = Named { given: name.into(), consent: Consent::default() };
             assert_eq!(of(name), ModelRef::Named(named), "{name}");

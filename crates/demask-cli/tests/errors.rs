@@ -112,6 +112,14 @@ fn a25_special_ids_outside_the_vocabulary_are_refused() {
 }
 
 #[test]
+fn a_vocabulary_without_merges_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = "tokenizer.ggml.merges";
+    let path = patched(folder.path(), "tiny-llada-f32", &[(key, None)]);
+    run(&["run", "hi", "-m", path.to_str().unwrap()]).refused(1, &[key, "missing", "patched.gguf"]);
+}
+
+#[test]
 fn a27_a_scalar_may_be_an_array_of_equals() {
     let folder = tempfile::tempdir().unwrap();
     let key = "llada.attention.head_count";

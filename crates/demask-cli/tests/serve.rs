@@ -98,6 +98,7 @@ fn others_can_reach_it_only_with_a_key() {
     }
     run(&["serve", "--host", "example.org"]).refused(2, &["--host example.org", "IP address"]);
     run(&["serve", "--api-key", ""]).refused(2, &["API key"]);
+    run(&["serve", "--alias", ""]).refused(2, &["--alias"]);
     run(&["serve", "--cors", "example.org"]).refused(2, &["example.org"]);
     run(&["serve", "--parallel", "0"]).refused(2, &["--parallel 0"]);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -101,6 +101,11 @@ impl ModelName {
         ModelName::from_str(text).is_ok()
     }
 
+    /// Whether a text is a link, which no path is.
+    pub fn is_link(text: &str) -> bool {
+        text.starts_with("https://") || text.starts_with("http://")
+    }
+
     /// The model behind a short name, which may be followed by `@revision` and `:QUANT`.
     pub fn from_short(text: &str) -> Result<ModelName, Error> {
         let end = text.find([':', '@']).unwrap_or(text.len());
@@ -131,11 +136,22 @@ impl ModelName {
     }
 }
 
+/// What follows the hub's address, which people copy along: `https://huggingface.co/owner/repo`, `hf.co/owner/repo:QUANT`.
+fn without_host(text: &str) -> &str {
+    let place = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).unwrap_or(text);
+    let name = place.strip_prefix("huggingface.co/").or_else(|| place.strip_prefix("hf.co/"));
+    name.map(|name| name.trim_end_matches('/')).filter(|name| name.matches('/').count() == 1).unwrap_or(text)
+}
+
 impl FromStr for ModelName {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<ModelName, Error> {
         let fail = |reason: &str| Error::Name { given: escape(text), reason: reason.to_owned() };
+        let text = without_host(text);
+        if ModelName::is_link(text) {
+            return Err(fail("it is a link to something else than a model's page on the hub"));
+        }
         let (place, quant) = text.split_once(':').map_or((text, None), |(place, quant)| (place, Some(quant)));
         let (repo, revision) = place.split_once('@').map_or((place, None), |(repo, revision)| (repo, Some(revision)));
         let (owner, name) = repo.split_once('/').ok_or_else(|| fail("it has no `/`"))?;
@@ -175,9 +191,32 @@ mod tests {
         for text in ["a/b", "GSAI-ML/LLaDA-8B", "a/b:Q4_K_M", "a/b@v1.0", "a/b@main:Q8_0", "a/b:model.Q8_0.gguf"] {
             assert_eq!(text.parse::<ModelName>().unwrap().to_string(), text);
         }
+        for text in ["https://huggingface.co/a/b:Q8_0", "http://hf.co/a/b:Q8_0", "hf.co/a/b:Q8_0"] {
+            assert_eq!(text.parse::<ModelName>().unwrap().to_string(), "a/b:Q8_0");
+        }
+        assert_eq!("https://huggingface.co/a/b/".parse::<ModelName>().unwrap().to_string(), "a/b");
         for text in [
-            "a", "a/b/c", "/a", "a/", "a/b:", "a/b@", "a/..", "../b", "a/b:../x", "a/b@../x", "a--b/c", "a/b c", "ä/b",
-            "-a/b", "a/b:c:d", "", "a/.b", "a/b@a/b",
+            "https://huggingface.co/a/b/resolve/main/m.gguf",
+            "https://else.where/a/b",
+            "http://",
+            "a",
+            "a/b/c",
+            "/a",
+            "a/",
+            "a/b:",
+            "a/b@",
+            "a/..",
+            "../b",
+            "a/b:../x",
+            "a/b@../x",
+            "a--b/c",
+            "a/b c",
+            "ä/b",
+            "-a/b",
+            "a/b:c:d",
+            "",
+            "a/.b",
+            "a/b@a/b",
         ] {
             assert!(text.parse::<ModelName>().is_err(), "{text}");
         }

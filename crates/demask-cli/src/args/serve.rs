@@ -1,5 +1,6 @@
 //! The options of `demask serve`.
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 
 use super::values::{count, positive};
@@ -41,7 +42,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ORIGIN", help_heading = "Network")]
     pub(crate) cors: Vec<String>,
     /// Name of the model in requests and answers [default: its own]
-    #[arg(long, value_name = "NAME", help_heading = "Network")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new(), help_heading = "Network")]
     pub(crate) alias: Option<String>,
     /// Runs that take turns on the model; each holds the keys and values of its canvas
     #[arg(long, value_name = "N", default_value = "4", value_parser = positive, allow_negative_numbers = true, help_heading = "Limits")]

@@ -67,12 +67,22 @@ impl Prompt {
             return Err(ApiError::field("prompt", format!("`prompt` holds {count} prompts; 1 to {most} can be")));
         }
         let encode = |text: String| file.tokenizer().encode_prompt_raw(&text);
-        Ok(match self {
+        let lists = match self {
             Prompt::Text(text) => vec![encode(text)],
             Prompt::Texts(texts) => texts.into_iter().map(encode).collect(),
             Prompt::Tokens(tokens) => vec![tokens],
             Prompt::ManyTokens(lists) => lists,
-        })
+        };
+        let mask = file.spec().mask_token;
+        match lists.iter().find_map(|tokens| tokens.iter().position(|&token| token == mask)) {
+            Some(at) => Err(ApiError::field(
+                "prompt",
+                format!(
+                    "token {at} (from 0) of `prompt` is {mask}, the mask; what is to be filled goes to `/api/denoise`, or before a `suffix`"
+                ),
+            )),
+            None => Ok(lists),
+        }
     }
 }
 

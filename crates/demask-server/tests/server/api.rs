@@ -176,6 +176,11 @@ fn completions_take_prompts_of_all_forms() {
     ] {
         assert_eq!(post(server.at, "/v1/completions", &body).refused(400).as_deref(), param, "{body}");
     }
+    // B06: the mask among raw ids would be a position that is neither given nor open.
+    let mask = super::scripted::file().spec().mask_token;
+    let masked = post(server.at, "/v1/completions", &json!({"prompt": [1, mask]}));
+    assert_eq!(masked.refused(400).as_deref(), Some("prompt"));
+    assert!(masked.json()["error"]["message"].as_str().unwrap().contains("token 1 (from 0)"));
     let long = post(server.at, "/v1/completions", &json!({"prompt": "a", "suffix": "b ".repeat(5000)}));
     long.refused(400);
     assert_eq!(long.json()["error"]["code"], "context_length_exceeded");

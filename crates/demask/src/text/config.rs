@@ -48,19 +48,24 @@ impl<'a> TokenizerConfig<'a> {
     /// Reads the tokenizer's keys of an open file.
     ///
     /// # Errors
-    /// A key of the wrong type, and a file without `general.architecture`.
+    /// A key of the wrong type, and a file without `general.architecture` or byte-level BPE's merges.
     pub fn from_gguf(file: &'a Gguf) -> Result<TokenizerConfig<'a>, TextError> {
         let meta = file.metadata();
         let texts = |key: &str| -> Result<Vec<&'a [u8]>, TextError> {
             Ok(meta.strings(key)?.map(|array| array.iter().collect()).unwrap_or_default())
         };
+        let (model, merges) = (meta.string("tokenizer.ggml.model")?, "tokenizer.ggml.merges");
+        // Without them every character would be a token: the model would run, and answer nonsense.
+        if model == Some("gpt2") && meta.get(merges).is_none() {
+            return Err(TextError::MissingKey { key: merges });
+        }
         Ok(TokenizerConfig {
             architecture: meta.require_string("general.architecture")?,
-            model: meta.string("tokenizer.ggml.model")?,
+            model,
             pre: meta.string("tokenizer.ggml.pre")?,
             tokens: texts("tokenizer.ggml.tokens")?,
             types: meta.i32s("tokenizer.ggml.token_type")?.unwrap_or_default(),
-            merges: texts("tokenizer.ggml.merges")?,
+            merges: texts(merges)?,
             ids: ConfigIds {
                 bos: meta.i64("tokenizer.ggml.bos_token_id")?,
                 eos: meta.i64("tokenizer.ggml.eos_token_id")?,
