@@ -67,6 +67,34 @@ impl Cpu {
     }
 }
 
+/// Panels shared out in chunks: groups of several, then single ones, so that no thread waits long for the last chunk of
+/// another, which may be slower.
+struct Shares {
+    panels: usize,
+    group: usize,
+    groups: usize,
+}
+
+impl Shares {
+    fn new(panels: usize, threads: usize) -> Shares {
+        let group = (panels / (LEAST_CHUNKS * threads)).clamp(1, MAX_PANELS);
+        Shares { panels, group, groups: panels.saturating_sub(group * threads) / group }
+    }
+
+    fn chunks(&self) -> usize {
+        self.groups + self.panels - self.groups * self.group
+    }
+
+    /// The panels of a chunk.
+    fn panels(&self, chunk: usize) -> Range<usize> {
+        if chunk < self.groups {
+            return chunk * self.group..(chunk + 1) * self.group;
+        }
+        let panel = self.groups * self.group + chunk - self.groups;
+        panel..panel + 1
+    }
+}
+
 /// What happens to the product.
 pub(super) enum Into<'a> {
     /// It replaces the output, plus a bias if there is one.
@@ -87,12 +115,11 @@ pub(super) fn linear(cpu: &Cpu, x: &Operand, w: &Matrix, into: Into<'_>, out: &m
     // Few panels on many threads: split the rows too. Many: take several at a time.
     let (panels, tiles) = (w.panels(), x.tiles());
     let parts = (4 * cpu.threads()).div_ceil(panels.max(1)).min(tiles / LEAST_TILES).max(1);
-    let group = (panels / (LEAST_CHUNKS * cpu.threads())).clamp(1, MAX_PANELS);
-    let work = group * PANEL_ROWS * w.cols() * x.rows() / parts / 32;
+    let shares = Shares::new(panels, cpu.threads());
+    let work = shares.group * PANEL_ROWS * w.cols() * x.rows() / parts / 32;
     let starts = cpu.starts(x, w);
-    cpu.run(panels.div_ceil(group) * parts, work, &|chunk, thread| {
-        let (first, part) = (chunk / parts * group, chunk % parts);
-        let panels = first..panels.min(first + group);
+    cpu.run(shares.chunks() * parts, work, &|chunk, thread| {
+        let (panels, part) = (shares.panels(chunk / parts), chunk % parts);
         let tiles = part * tiles / parts..(part + 1) * tiles / parts;
         let rows = x.tile_rows(tiles.start).start..x.tile_rows(tiles.end - 1).end;
         let mut scratch = cpu.scratch(thread);
@@ -213,5 +240,22 @@ fn wide_tiles(
             out: &mut out[(rows.start - first) * PANEL_ROWS..],
             out_stride: PANEL_ROWS,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_panel_belongs_to_one_chunk() {
+        for (panels, threads) in (0..300).flat_map(|panels| [1, 2, 3, 8, 64].map(|threads| (panels, threads))) {
+            let shares = Shares::new(panels, threads);
+            let all: Vec<usize> = (0..shares.chunks()).flat_map(|chunk| shares.panels(chunk)).collect();
+            assert_eq!(all, (0..panels).collect::<Vec<_>>(), "{panels} panels, {threads} threads");
+        }
+        let shares = Shares::new(112, 2);
+        let lens: Vec<usize> = (0..shares.chunks()).map(|chunk| shares.panels(chunk).len()).collect();
+        assert_eq!(lens, [[4; 26].as_slice(), &[1; 8]].concat());
     }
 }
