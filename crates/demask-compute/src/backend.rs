@@ -193,6 +193,19 @@ pub trait Backend: Send + Sync {
     fn attention(&self, q: &Self::Rows, kv: &Self::Kv, layer: usize, visible: Visibility, out: &mut Self::Operand);
     /// `out = silu(gate) * up` (Shazeer 2020, SwiGLU).
     fn silu_mul(&self, gate: &Self::Rows, up: &Self::Rows, out: &mut Self::Operand);
+    /// `out = silu(x * gate^T) * (x * up^T)`, in one what [`Backend::linear`], again [`Backend::linear`] and
+    /// [`Backend::silu_mul`] give. What the room for both products holds afterwards means nothing.
+    fn gated_linear(
+        &self,
+        x: &Self::Operand,
+        [gate, up]: [&Self::Matrix; 2],
+        [gated, upped]: [&mut Self::Rows; 2],
+        out: &mut Self::Operand,
+    ) {
+        self.linear(x, gate, None, gated);
+        self.linear(x, up, None, upped);
+        self.silu_mul(gated, upped, out);
+    }
     /// Keeps only the rows at `indices` (ascending), in place.
     fn select(&self, x: &mut Self::Rows, indices: &[u32]);
     /// Statistics of each row of `x * head^T`; tokens in `excluded` are never chosen. `[R, V]` is never stored.

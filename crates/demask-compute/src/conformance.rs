@@ -57,6 +57,14 @@ pub fn cases_of<B: Backend + 'static>(suite: Suite) -> Vec<Case<B>> {
         add(format!("logits and statistics {}", quant.name), Box::new(move |b| head(b, ty)));
     }
     add("linear, K of several panels".into(), Box::new(deep));
+    for (gate, up) in [
+        (QuantType::Q4K, QuantType::Q4K),
+        (QuantType::Q6K, QuantType::Q6K),
+        (QuantType::F16, QuantType::F16),
+        (QuantType::Q8_0, QuantType::Q4K),
+    ] {
+        add(format!("gated linear {gate:?}, {up:?}"), Box::new(move |b| gated_linear(b, [gate, up])));
+    }
     for &rows in suite.rows {
         for width in [64, 96] {
             add(format!("rms_norm [{rows}, {width}]"), Box::new(move |b| rms_norm(b, rows, width)));
@@ -374,6 +382,31 @@ fn silu_mul<B: Backend>(backend: &B, rows: usize, width: usize) -> Result<(), St
         })
         .collect();
     compare("silu_mul", &read_operand(backend, &out, rows, width)?, &wanted)
+}
+
+/// The same bits as the operations that it stands for, as f32 and as codes.
+fn gated_linear<B: Backend>(backend: &B, types: [QuantType; 2]) -> Result<(), String> {
+    let k = 768;
+    for (n, rows) in [(88, 1), (96, 5), (88, 13), (96, 60)] {
+        let matrix = |ty, n, k, seed| backend.matrix(&random_weights(ty, n, k, seed)).map_err(|e| e.to_string());
+        let (gate, up) = (matrix(types[0], n, k, 1)?, matrix(types[1], n, k, 2)?);
+        let x = operand(backend, &Random::new(rows as u64).values(rows * k), k);
+        let (mut a, mut b) = (backend.rows(rows, n), backend.rows(rows, n));
+        let (mut wanted, mut found) = (backend.operand(rows, n), backend.operand(rows, n));
+        backend.linear(&x, &gate, None, &mut a);
+        backend.linear(&x, &up, None, &mut b);
+        backend.silu_mul(&a, &b, &mut wanted);
+        backend.gated_linear(&x, [&gate, &up], [&mut a, &mut b], &mut found);
+        // Wide weights see the values, quantised ones the codes.
+        let down = matrix(if n % 32 == 0 { QuantType::Q8_0 } else { QuantType::F16 }, 40, n, 3)?;
+        let (mut of_wanted, mut of_found) = (backend.rows(rows, 40), backend.rows(rows, 40));
+        backend.linear(&wanted, &down, None, &mut of_wanted);
+        backend.linear(&found, &down, None, &mut of_found);
+        if backend.read(&of_found) != backend.read(&of_wanted) {
+            return Err(format!("{rows} rows of {n}: another result than of linear, linear and silu_mul"));
+        }
+    }
+    Ok(())
 }
 
 fn rope<B: Backend>(backend: &B, style: RopeStyle, rows: usize) -> Result<(), String> {

@@ -175,6 +175,10 @@ impl<B: Backend> Backend for Timed<B> {
         self.time(Kind::Other, |b| b.silu_mul(gate, up, out));
     }
 
+    fn gated_linear(&self, x: &B::Operand, w: [&B::Matrix; 2], room: [&mut B::Rows; 2], out: &mut B::Operand) {
+        self.time(Kind::Linear, |b| b.gated_linear(x, w, room, out));
+    }
+
     fn select(&self, x: &mut B::Rows, indices: &[u32]) {
         self.time(Kind::Other, |b| b.select(x, indices));
     }

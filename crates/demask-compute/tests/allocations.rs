@@ -48,7 +48,7 @@ fn a_step_allocates_nothing_after_the_first() {
             let spec = RopeSpec { style: RopeStyle::Interleaved, head_dim: 2 * dim, theta: 1e4, positions: rows };
             let rope = cpu.rope_table(&spec);
             let (mut x, mut q, mut gate) = (cpu.rows(rows, width), cpu.rows(rows, width), cpu.rows(rows, width));
-            let mut operand = cpu.operand(rows, width);
+            let (mut operand, mut gated) = (cpu.operand(rows, width), cpu.operand(rows, width));
             let mut kv = cpu.kv(1, rows, heads, 2 * dim);
             let (mut statistics, mut logits): (Vec<RowStatistics>, Vec<f32>) = (Vec::new(), Vec::new());
             let mut step = || {
@@ -61,17 +61,23 @@ fn a_step_allocates_nothing_after_the_first() {
                 cpu.linear_add(&operand, &square, &mut x);
                 cpu.linear(&operand, &square, None, &mut gate);
                 cpu.silu_mul(&gate, &q, &mut operand);
+                cpu.rms_norm(&x, &norm, 1e-5, &mut operand);
+                cpu.gated_linear(&operand, [&square, &square], [&mut gate, &mut q], &mut gated);
                 cpu.select(&mut x, &kept);
                 cpu.rms_norm(&x, &norm, 1e-5, &mut operand);
                 cpu.row_statistics(&operand, &head, &[3], &mut statistics);
                 cpu.logits(&operand, &head, &mut logits);
             };
             step();
-            let before = COUNT.load(Ordering::Relaxed);
-            // Which thread takes which chunk differs from step to step.
-            (0..10).for_each(|_| step());
-            let count = COUNT.load(Ordering::Relaxed) - before;
-            assert_eq!(count, 0, "{ty:?} with {threads} threads");
+            let mut count = || {
+                let before = COUNT.load(Ordering::Relaxed);
+                // Which thread takes which chunk differs from step to step.
+                (0..10).for_each(|_| step());
+                COUNT.load(Ordering::Relaxed) - before
+            };
+            // Threads allocate when they start, the test's own too, which may be late: not in every round.
+            let counts = [(); 5].map(|()| count());
+            assert!(counts.contains(&0), "{ty:?} with {threads} threads: {counts:?} allocations in ten steps");
         }
     }
 }

@@ -250,6 +250,26 @@ impl<A: Backend, B: Backend> Backend for Split<A, B> {
         }
     }
 
+    fn gated_linear(
+        &self,
+        x: &Self::Operand,
+        w: [&Self::Matrix; 2],
+        [a, b]: [&mut Self::Rows; 2],
+        out: &mut Self::Operand,
+    ) {
+        let ((first_a, second_a), (first_b, second_b)) = (a.sides.get_mut(), b.sides.get_mut());
+        out.on_first = matches!(w[0], Side::First(_));
+        match w {
+            [Side::First(gate), Side::First(up)] => {
+                self.first.gated_linear(x.first(), [gate, up], [first_a, first_b], &mut out.first);
+            }
+            [Side::Second(gate), Side::Second(up)] => {
+                self.second.gated_linear(x.second(), [gate, up], [second_a, second_b], &mut out.second);
+            }
+            _ => unreachable!("a layer lies on one side"),
+        }
+    }
+
     fn select(&self, x: &mut Self::Rows, indices: &[u32]) {
         let (first, second) = x.sides.get_mut();
         if x.on_first.get() { self.first.select(first, indices) } else { self.second.select(second, indices) }

@@ -116,7 +116,7 @@ pub(super) fn attention(cpu: &Cpu, q: &Rows, kv: &Kv, layer: usize, visible: Vis
             writer.columns(row, head * dim..(head + 1) * dim).copy_from_slice(&sums[..dim]);
         }
     });
-    cpu.each_row(q.rows, q.width, &|r| (cpu.kernels.rows.quantize)(&writer, r));
+    cpu.each_row(q.rows, q.width, &|r| (cpu.kernels.rows.quantize)(&writer, r, 0..writer.k_groups()));
 }
 
 /// One head for up to [`QUERIES`] rows of `q`, into `scratch.sums` (`[rows, padded dim]`). Row r doesn't see position

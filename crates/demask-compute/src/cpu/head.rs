@@ -149,7 +149,7 @@ pub(super) fn row_statistics(cpu: &Cpu, x: &Operand, head: &Matrix, excluded: &[
         let panels = chunk * CHUNK..((chunk + 1) * CHUNK).min(head.panels());
         for first in panels.clone().step_by(MAX_PANELS) {
             let panels = first..panels.end.min(first + MAX_PANELS);
-            let logits = products(cpu, &mut scratch, x, &starts, head, panels.clone(), 0..x.tiles());
+            let logits = products(cpu, &mut scratch, x, &starts, &[head], panels.clone(), 0..x.tiles());
             for (panel, logits) in panels.zip(logits.chunks_exact(rows * PANEL_ROWS)) {
                 let tokens = head.panel_rows(panel);
                 (cpu.kernels.rows.statistics)(partials, tokens.start as u32, logits, tokens.len(), excluded);

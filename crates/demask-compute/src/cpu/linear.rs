@@ -2,7 +2,7 @@
 
 use super::Cpu;
 use super::buffer::Buffer;
-use super::kernels::{PANEL_ROWS, Panel, WideKernel, WideTile};
+use super::kernels::{K_GROUP, PANEL_ROWS, Panel, WideKernel, WideTile};
 use super::operand::Operand;
 use super::packed::{Matrix, Store};
 use super::shared::SharedMut;
@@ -76,8 +76,9 @@ struct Shares {
 }
 
 impl Shares {
-    fn new(panels: usize, threads: usize) -> Shares {
-        let group = (panels / (LEAST_CHUNKS * threads)).clamp(1, MAX_PANELS);
+    /// Shares of up to `most` panels.
+    fn new(panels: usize, threads: usize, most: usize) -> Shares {
+        let group = (panels / (LEAST_CHUNKS * threads)).clamp(1, most);
         Shares { panels, group, groups: panels.saturating_sub(group * threads) / group }
     }
 
@@ -105,25 +106,9 @@ pub(super) enum Into<'a> {
 
 /// `out (+)= x * w^T`, out `[rows, N]`.
 pub(super) fn linear(cpu: &Cpu, x: &Operand, w: &Matrix, into: Into<'_>, out: &mut [f32]) {
-    assert_eq!(x.width(), w.cols(), "operand and matrix agree on K");
-    if x.rows() == 0 {
-        return;
-    }
-    cpu.reserve(x.rows());
     let features = w.rows();
     let out = SharedMut::new(out);
-    // Few panels on many threads: split the rows too. Many: take several at a time.
-    let (panels, tiles) = (w.panels(), x.tiles());
-    let parts = (4 * cpu.threads()).div_ceil(panels.max(1)).min(tiles / LEAST_TILES).max(1);
-    let shares = Shares::new(panels, cpu.threads());
-    let work = shares.group * PANEL_ROWS * w.cols() * x.rows() / parts / 32;
-    let starts = cpu.starts(x, w);
-    cpu.run(shares.chunks() * parts, work, &|chunk, thread| {
-        let (panels, part) = (shares.panels(chunk / parts), chunk % parts);
-        let tiles = part * tiles / parts..(part + 1) * tiles / parts;
-        let rows = x.tile_rows(tiles.start).start..x.tile_rows(tiles.end - 1).end;
-        let mut scratch = cpu.scratch(thread);
-        let products = products(cpu, &mut scratch, x, &starts, w, panels.clone(), tiles);
+    each_chunk(cpu, x, [w], &|panels, rows, products| {
         // A row's features of all panels lie side by side.
         let (from, end) = (w.panel_rows(panels.start).start, w.panel_rows(panels.end - 1).end);
         for (at, row) in rows.clone().enumerate() {
@@ -145,78 +130,128 @@ pub(super) fn linear(cpu: &Cpu, x: &Operand, w: &Matrix, into: Into<'_>, out: &m
     });
 }
 
-/// Products `[panels, rows, 32]` of the rows of tiles `tiles` of `x` (at least one) and the weight rows of at most
-/// [`MAX_PANELS`] panels, with `starts` from [`Cpu::starts`].
+/// `out = silu(x * gate^T) * (x * up^T)`, of matrices of one type: what a panel of both gives is a k-group of the output,
+/// which is quantised at once. Neither product is written to memory.
+pub(super) fn gated(cpu: &Cpu, x: &Operand, [gate, up]: [&Matrix; 2], out: &mut Operand) {
+    const { assert!(PANEL_ROWS == K_GROUP, "a panel gives a k-group") };
+    let writer = out.begin(x.rows());
+    let kernels = &cpu.kernels.rows;
+    each_chunk(cpu, x, [gate, up], &|panels, rows, products| {
+        let (gates, ups) = products.split_at(products.len() / 2);
+        for (index, panel) in panels.enumerate() {
+            let columns = gate.panel_rows(panel);
+            for (at, row) in rows.clone().enumerate() {
+                let place = (index * rows.len() + at) * PANEL_ROWS..;
+                let (gate, up) = (&gates[place.clone()][..columns.len()], &ups[place][..columns.len()]);
+                (kernels.silu_mul)(gate, up, writer.columns(row, columns.clone()));
+                (kernels.quantize)(&writer, row, panel..panel + 1);
+            }
+        }
+    });
+}
+
+/// What is done with a chunk of products: its panels and rows, and the products `[matrices, panels, rows, 32]`.
+type Use<'a> = dyn Fn(Range<usize>, Range<usize>, &[f32]) + Sync + 'a;
+
+/// Hands out the products of `x` and all of some matrices of one type and shape.
+fn each_chunk<const MATRICES: usize>(cpu: &Cpu, x: &Operand, w: [&Matrix; MATRICES], then: &Use<'_>) {
+    let first = w[0];
+    assert_eq!(x.width(), first.cols(), "operand and matrix agree on K");
+    if x.rows() == 0 {
+        return;
+    }
+    cpu.reserve(x.rows());
+    // Few panels on many threads: split the rows too. Many: take several at a time.
+    let (panels, tiles) = (first.panels(), x.tiles());
+    let parts = (4 * cpu.threads()).div_ceil(panels.max(1)).min(tiles / LEAST_TILES).max(1);
+    let shares = Shares::new(panels, cpu.threads(), MAX_PANELS / MATRICES);
+    let work = MATRICES * shares.group * PANEL_ROWS * first.cols() * x.rows() / parts / 32;
+    let starts = cpu.starts(x, first);
+    cpu.run(shares.chunks() * parts, work, &|chunk, thread| {
+        let (panels, part) = (shares.panels(chunk / parts), chunk % parts);
+        let tiles = part * tiles / parts..(part + 1) * tiles / parts;
+        let rows = x.tile_rows(tiles.start).start..x.tile_rows(tiles.end - 1).end;
+        let mut scratch = cpu.scratch(thread);
+        then(panels.clone(), rows, products(cpu, &mut scratch, x, &starts, &w, panels, tiles));
+    });
+}
+
+/// Products `[matrices, panels, rows, 32]` of the rows of tiles `tiles` of `x` (at least one) and the weight rows of
+/// panels of matrices of one type and shape, at most [`MAX_PANELS`] in all, with `starts` from [`Cpu::starts`].
 pub(super) fn products<'s>(
     cpu: &Cpu,
     scratch: &'s mut Scratch,
     x: &Operand,
     starts: &[i32],
-    w: &Matrix,
+    matrices: &[&Matrix],
     panels: Range<usize>,
     tiles: Range<usize>,
 ) -> &'s [f32] {
     let (first, end) = (x.tile_rows(tiles.start).start, x.tile_rows(tiles.end - 1).end);
     let len = (end - first) * PANEL_ROWS;
-    let out = &mut scratch.products[..panels.len() * len];
-    out.fill(0.0);
-    let wide = cpu.kernels.wide;
-    match w.store() {
-        Store::Codes { form, units } => {
-            let (halves, part) = (if starts.is_empty() { 0 } else { form.halves }, form.panel_bytes());
-            let (all, panel_len) = (units, units.len() / w.panels());
-            let units = |panel: usize, from: usize| {
-                let end = panel_len.min(from + part);
-                all.get(panel * panel_len + from..panel * panel_len + end).unwrap_or_default()
-            };
-            let mut group = 0;
-            for from in (0..panel_len).step_by(part) {
-                for panel in panels.clone() {
-                    (cpu.kernels.unpack)(form, units(panel, from), &mut scratch.panel);
-                    // What comes next, or (at the end) will probably come next on this thread, is fetched meanwhile.
-                    let next = match (panel + 1 < panels.end, from + part < panel_len) {
-                        (true, _) => units(panel + 1, from),
-                        (false, true) => units(panels.start, from + part),
-                        (false, false) => units(panel + 1 + (cpu.threads() - 1) * panels.len(), 0),
-                    };
-                    let ahead = next.len().div_ceil(tiles.len()).max(1);
-                    let groups = group..group + scratch.panel.groups;
-                    let out = &mut out[(panel - panels.start) * len..];
-                    for index in tiles.clone() {
-                        let start = next.len().min((index - tiles.start) * ahead);
-                        (cpu.kernels.prefetch)(&next[start..next.len().min(start + ahead)]);
-                        let tile = x.tile(index, starts, halves).groups(groups.clone());
-                        let out = &mut out[(tile.start - first) * PANEL_ROWS..];
-                        (cpu.kernels.tile)(form, &scratch.panel, &tile, out);
-                    }
+    let count = matrices.len() * panels.len();
+    let Scratch { panel: unpacked, wide: widened, products, .. } = scratch;
+    let products = &mut products[..count * len];
+    products.fill(0.0);
+    if let Some(form) = matrices[0].form() {
+        let (halves, part) = (if starts.is_empty() { 0 } else { form.halves }, form.panel_bytes());
+        let panel_len = matrices[0].bytes() / matrices[0].panels();
+        // Of the panel at `index` of all that are multiplied here, or of one that comes later.
+        let units = |index: usize, later: usize, from: usize| {
+            let (matrix, panel) = (matrices[index / panels.len()], panels.start + index % panels.len() + later);
+            let end = panel_len.min(from + part);
+            matrix.units().get(panel * panel_len + from..panel * panel_len + end).unwrap_or_default()
+        };
+        let mut group = 0;
+        for from in (0..panel_len).step_by(part) {
+            for (index, out) in products.chunks_exact_mut(len).enumerate() {
+                (cpu.kernels.unpack)(form, units(index, 0, from), unpacked);
+                // What comes next, or (at the end) will probably come next on this thread, is fetched meanwhile.
+                let next = match (index + 1 < count, from + part < panel_len) {
+                    (true, _) => units(index + 1, 0, from),
+                    (false, true) => units(0, 0, from + part),
+                    (false, false) => units(0, cpu.threads() * panels.len(), 0),
+                };
+                let ahead = next.len().div_ceil(tiles.len()).max(1);
+                let groups = group..group + unpacked.groups;
+                for index in tiles.clone() {
+                    let start = next.len().min((index - tiles.start) * ahead);
+                    (cpu.kernels.prefetch)(&next[start..next.len().min(start + ahead)]);
+                    let tile = x.tile(index, starts, halves).groups(groups.clone());
+                    let out = &mut out[(tile.start - first) * PANEL_ROWS..];
+                    (cpu.kernels.tile)(form, unpacked, &tile, out);
                 }
-                group += scratch.panel.groups;
             }
+            group += unpacked.groups;
         }
-        Store::F32(values) => {
-            for (panel, out) in panels.clone().zip(out.chunks_exact_mut(len)) {
-                let weights = &values[w.wide_panel(panel)];
+        return products;
+    }
+    let wide = cpu.kernels.wide;
+    let places = matrices.iter().flat_map(|matrix| panels.clone().map(move |panel| (matrix, panel)));
+    for ((matrix, panel), out) in places.zip(products.chunks_exact_mut(len)) {
+        match matrix.store() {
+            Store::F32(values) => {
+                let weights = &values[matrix.wide_panel(panel)];
                 for (i, weights) in weights.chunks(WIDE_DEPTH * PANEL_ROWS).enumerate() {
                     wide_tiles(wide, weights, x, i * WIDE_DEPTH, first, tiles.clone(), out);
                 }
             }
-        }
-        Store::F16(values) | Store::BF16(values) => {
-            let widen = match w.store() {
-                Store::F16(_) => cpu.kernels.rows.widen_f16,
-                _ => cpu.kernels.rows.widen_bf16,
-            };
-            for (panel, out) in panels.clone().zip(out.chunks_exact_mut(len)) {
-                let halves = &values[w.wide_panel(panel)];
+            Store::F16(values) | Store::BF16(values) => {
+                let widen = match matrix.store() {
+                    Store::F16(_) => cpu.kernels.rows.widen_f16,
+                    _ => cpu.kernels.rows.widen_bf16,
+                };
+                let halves = &values[matrix.wide_panel(panel)];
                 for (i, halves) in halves.chunks(WIDE_DEPTH * PANEL_ROWS).enumerate() {
-                    let weights = &mut scratch.wide[..halves.len()];
+                    let weights = &mut widened[..halves.len()];
                     widen(halves, weights);
                     wide_tiles(wide, weights, x, i * WIDE_DEPTH, first, tiles.clone(), out);
                 }
             }
+            Store::Codes { .. } => unreachable!("matrices of one type"),
         }
     }
-    &scratch.products[..panels.len() * len]
+    products
 }
 
 /// Adds the products of wide weights `[depth, 32]` and columns from `column` on.
@@ -250,11 +285,11 @@ mod tests {
     #[test]
     fn every_panel_belongs_to_one_chunk() {
         for (panels, threads) in (0..300).flat_map(|panels| [1, 2, 3, 8, 64].map(|threads| (panels, threads))) {
-            let shares = Shares::new(panels, threads);
+            let shares = Shares::new(panels, threads, MAX_PANELS);
             let all: Vec<usize> = (0..shares.chunks()).flat_map(|chunk| shares.panels(chunk)).collect();
             assert_eq!(all, (0..panels).collect::<Vec<_>>(), "{panels} panels, {threads} threads");
         }
-        let shares = Shares::new(112, 2);
+        let shares = Shares::new(112, 2, MAX_PANELS);
         let lens: Vec<usize> = (0..shares.chunks()).map(|chunk| shares.panels(chunk).len()).collect();
         assert_eq!(lens, [[4; 26].as_slice(), &[1; 8]].concat());
     }

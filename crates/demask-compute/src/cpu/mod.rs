@@ -209,7 +209,7 @@ impl Backend for Cpu {
         let kernels = &self.kernels.rows;
         self.each_row(x.rows, 2 * x.width, &|r| {
             (kernels.rms_norm)(x.row(r), weight, eps, writer.values(r));
-            (kernels.quantize)(&writer, r);
+            (kernels.quantize)(&writer, r, 0..writer.k_groups());
         });
     }
 
@@ -243,8 +243,19 @@ impl Backend for Cpu {
         let kernels = &self.kernels.rows;
         self.each_row(gate.rows, 4 * gate.width, &|r| {
             (kernels.silu_mul)(gate.row(r), up.row(r), writer.values(r));
-            (kernels.quantize)(&writer, r);
+            (kernels.quantize)(&writer, r, 0..writer.k_groups());
         });
+    }
+
+    fn gated_linear(&self, x: &Operand, [gate, up]: [&Matrix; 2], [gated, upped]: [&mut Rows; 2], out: &mut Operand) {
+        assert_eq!(gate.rows(), up.rows(), "gate and up have one shape");
+        if gate.ty() == up.ty() {
+            linear::gated(self, x, [gate, up], out);
+        } else {
+            self.linear(x, gate, None, gated);
+            self.linear(x, up, None, upped);
+            self.silu_mul(gated, upped, out);
+        }
     }
 
     fn select(&self, x: &mut Rows, indices: &[u32]) {
@@ -279,7 +290,7 @@ impl Backend for Cpu {
         let writer = out.begin(x.rows);
         self.each_row(x.rows, 2 * x.width, &|r| {
             writer.values(r).copy_from_slice(x.row(r));
-            (self.kernels.rows.quantize)(&writer, r);
+            (self.kernels.rows.quantize)(&writer, r, 0..writer.k_groups());
         });
     }
 }

@@ -193,6 +193,11 @@ pub(super) struct OperandWriter<'a> {
 }
 
 impl OperandWriter<'_> {
+    /// Groups of 32 values per row, the last one padded.
+    pub(super) fn k_groups(&self) -> usize {
+        self.width.div_ceil(K_GROUP)
+    }
+
     /// The f32 values of columns `columns` of row `row`, to be filled before the row is quantised. A part of a row
     /// belongs to one caller at a time.
     pub(super) fn columns(&self, row: usize, columns: Range<usize>) -> &mut [f32] {
@@ -225,16 +230,21 @@ pub(super) struct Quantised {
     pub(super) sums: [f32; 2],
 }
 
-/// Quantises the f32 values of row `row`, which belongs to one caller at a time, each group with the codes and the scale
-/// of least squared error among [`PEAKS`]. The scale of a group with a value that isn't finite is NaN.
-pub(super) fn quantize_row(writer: &OperandWriter<'_>, row: usize) {
-    each_group(writer, row, quantize_group);
+/// Quantises the f32 values of k-groups of row `row`, which belong to one caller at a time, each group with the codes and
+/// the scale of least squared error among [`PEAKS`]. The scale of a group with a value that isn't finite is NaN.
+pub(super) fn quantize_groups(writer: &OperandWriter<'_>, row: usize, groups: Range<usize>) {
+    each_group(writer, row, groups, quantize_group);
 }
 
-/// Quantises a row with `quantize` for each group.
+/// Quantises k-groups of a row with `quantize`.
 #[inline(always)]
-pub(super) fn each_group(writer: &OperandWriter<'_>, row: usize, quantize: impl Fn(&[f32; K_GROUP]) -> Quantised) {
-    let groups = writer.width.div_ceil(K_GROUP);
+pub(super) fn each_group(
+    writer: &OperandWriter<'_>,
+    row: usize,
+    groups: Range<usize>,
+    quantize: impl Fn(&[f32; K_GROUP]) -> Quantised,
+) {
+    let (first, k_groups) = (groups.start, writer.k_groups());
     let (tile, lane) = (row / writer.tile, row % writer.tile);
     let store = |g: usize, group: &[f32; K_GROUP]| {
         let found = quantize(group);
@@ -245,7 +255,7 @@ pub(super) fn each_group(writer: &OperandWriter<'_>, row: usize, quantize: impl 
         } else {
             0.0
         };
-        let cell = (tile * groups + g) * writer.tile + lane;
+        let cell = (tile * k_groups + g) * writer.tile + lane;
         writer.codes.slice(cell * K_GROUP, K_GROUP).copy_from_slice(&found.codes);
         if writer.with_words {
             let words = writer.words.slice(cell * K_GROUP, K_GROUP);
@@ -257,14 +267,15 @@ pub(super) fn each_group(writer: &OperandWriter<'_>, row: usize, quantize: impl 
         writer.totals.slice(cell, 1)[0] = scale * (found.sums[0] + found.sums[1]);
         writer.sums.slice(cell, 1)[0] = found.sums.map(|sum| sum as i32);
     };
-    let (whole, tail) = writer.values(row).as_chunks::<K_GROUP>();
-    for (g, group) in whole.iter().enumerate() {
+    let columns = first * K_GROUP..writer.width.min(groups.end * K_GROUP);
+    let (whole, tail) = writer.columns(row, columns).as_chunks::<K_GROUP>();
+    for (g, group) in (first..).zip(whole) {
         store(g, group);
     }
     if !tail.is_empty() {
         let mut padded = [0.0; K_GROUP];
         padded[..tail.len()].copy_from_slice(tail);
-        store(groups - 1, &padded);
+        store(groups.end - 1, &padded);
     }
 }
 

@@ -91,6 +91,14 @@ impl Matrix {
         &self.store
     }
 
+    /// Units of all panels; none of a wide store.
+    pub(super) fn units(&self) -> &[u8] {
+        match &self.store {
+            Store::Codes { units, .. } => units,
+            _ => &[],
+        }
+    }
+
     /// Range of panel `panel` in a wide store.
     pub(super) fn wide_panel(&self, panel: usize) -> Range<usize> {
         let len = self.cols * PANEL_ROWS;

@@ -8,6 +8,7 @@ use super::form::half_to_f32;
 use super::head::Partial;
 use super::kernels::MAGIC;
 use super::operand::OperandWriter;
+use std::ops::Range;
 
 /// Running values of a reduction: one 512-bit vector, two of 256 bits.
 pub(super) const LANES: usize = 16;
@@ -28,8 +29,8 @@ pub struct RowKernels {
     pub widen_f16: fn(halves: &[u16], out: &mut [f32]),
     /// bf16 bits to f32.
     pub widen_bf16: fn(halves: &[u16], out: &mut [f32]),
-    /// Quantises the f32 values of one row of an operand.
-    pub(super) quantize: fn(writer: &OperandWriter<'_>, row: usize),
+    /// Quantises the f32 values of k-groups of a row of an operand.
+    pub(super) quantize: fn(writer: &OperandWriter<'_>, row: usize, groups: Range<usize>),
     /// Takes logits of 32 consecutive tokens for several rows: `logits` is `[rows, 32]`, of which `count` are real.
     pub(super) statistics: fn(partials: &mut [Partial], first: u32, logits: &[f32], count: usize, excluded: &[u32]),
 }

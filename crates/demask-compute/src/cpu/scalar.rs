@@ -2,7 +2,7 @@
 
 use super::form::{CodesForm, multiply, pack_units, unpack_group, unpack_units};
 use super::kernels::{GROUP_CODES, K_GROUP, Kernels, PANEL_ROWS, Panel, WideTile};
-use super::operand::{OperandTile, quantize_row};
+use super::operand::{OperandTile, quantize_groups};
 use super::{head, rowwise};
 
 /// The scalar table.
@@ -24,7 +24,7 @@ pub(super) static KERNELS: Kernels = Kernels {
         scale: rowwise::scale,
         widen_f16: rowwise::widen_f16,
         widen_bf16: rowwise::widen_bf16,
-        quantize: quantize_row,
+        quantize: quantize_groups,
         statistics: head::statistics,
     },
     peaks: &[],

@@ -99,9 +99,8 @@ impl<B: Backend> Forward<B> {
             b.linear_add(&a.attended, &layer.attn_output, &mut a.x); // x [R, D]
 
             b.rms_norm(&a.x, &layer.ffn_norm, eps, &mut a.normed); // [R, D]
-            b.linear(&a.normed, &layer.ffn_gate, None, &mut a.gate); // [R, F]
-            b.linear(&a.normed, &layer.ffn_up, None, &mut a.up); // [R, F]
-            b.silu_mul(&a.gate, &a.up, &mut a.gated); // [R, F]
+            let (weights, room) = ([&layer.ffn_gate, &layer.ffn_up], [&mut a.gate, &mut a.up]);
+            b.gated_linear(&a.normed, weights, room, &mut a.gated); // [R, F]
             b.linear_add(&a.gated, &layer.ffn_down, &mut a.x); // x [R, D]
         }
         a.watch(b, layers.len());

@@ -17,7 +17,7 @@ use std::arch::is_aarch64_feature_detected;
 use super::form::{CodesForm, multiply, unpack_group, unpack_units};
 use super::head;
 use super::kernels::{GROUP_CODES, Kernels, Panel};
-use super::operand::quantize_row;
+use super::operand::quantize_groups;
 use super::rowwise::{self, RowKernels};
 
 /// Appends the tables that this processor can run, best first.
@@ -39,7 +39,7 @@ const ROWS: RowKernels = RowKernels {
     scale: rowwise::scale,
     widen_f16: rowwise::widen_f16,
     widen_bf16: rowwise::widen_bf16,
-    quantize: quantize_row,
+    quantize: quantize_groups,
     statistics: head::statistics,
 };
 

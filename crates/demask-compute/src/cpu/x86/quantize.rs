@@ -1,6 +1,7 @@
-//! Activation quantisation on 256-bit registers: [`super::super::operand::quantize_row`], step by step.
+//! Activation quantisation on 256-bit registers: [`super::super::operand::quantize_groups`], step by step.
 
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 use super::super::kernels::{K_GROUP, MAGIC};
 use super::super::operand::{OperandWriter, PEAKS, Quantised, each_group};
@@ -9,14 +10,14 @@ use super::super::operand::{OperandWriter, PEAKS, Quantised, each_group};
 /// the registers 1 and 3.
 type Group = [__m256; 4];
 
-pub(super) fn quantize_row(writer: &OperandWriter<'_>, row: usize) {
+pub(super) fn quantize_groups(writer: &OperandWriter<'_>, row: usize, groups: Range<usize>) {
     // SAFETY: every table here is handed out only where AVX2 and FMA were detected.
-    unsafe { quantize(writer, row) }
+    unsafe { quantize(writer, row, groups) }
 }
 
 #[target_feature(enable = "avx2,fma")]
-fn quantize(writer: &OperandWriter<'_>, row: usize) {
-    each_group(writer, row, |group| group_codes(group));
+fn quantize(writer: &OperandWriter<'_>, row: usize, groups: Range<usize>) {
+    each_group(writer, row, groups, |group| group_codes(group));
 }
 
 #[inline]

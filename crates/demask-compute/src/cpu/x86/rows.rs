@@ -38,7 +38,7 @@ macro_rules! row_kernels {
             scale: compiled_for!($features, fn(values: &mut [f32], factor: f32), rowwise::scale),
             widen_f16: compiled_for!($features, fn(halves: &[u16], out: &mut [f32]), rowwise::widen_f16),
             widen_bf16: compiled_for!($features, fn(halves: &[u16], out: &mut [f32]), rowwise::widen_bf16),
-            quantize: super::quantize::quantize_row,
+            quantize: super::quantize::quantize_groups,
             statistics: compiled_for!(
                 $features,
                 fn(partials: &mut [Partial], first: u32, logits: &[f32], count: usize, excluded: &[u32]),
