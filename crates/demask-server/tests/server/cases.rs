@@ -200,10 +200,10 @@ fn f09_the_work_ends_when_the_client_leaves() {
         let second = open(server.at, "POST", CHAT, &[], body.as_bytes());
         within(Duration::from_secs(5), "queueing", || metric(&server, "demask_runs_waiting") == 1);
         drop(first);
-        within(Duration::from_secs(2), "beginning the second", || begun.load(Ordering::SeqCst) == 2);
+        within(Duration::from_secs(5), "beginning the second", || begun.load(Ordering::SeqCst) == 2);
         assert_eq!(metric(&server, "demask_runs_cancelled_total"), 1);
         drop(second);
-        within(Duration::from_secs(2), "ending the second", || metric(&server, "demask_runs_running") == 0);
+        within(Duration::from_secs(5), "ending the second", || metric(&server, "demask_runs_running") == 0);
         let after = steps.load(Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(500));
         assert_eq!(steps.load(Ordering::SeqCst), after, "nothing goes on");
@@ -221,9 +221,9 @@ fn f09_a_client_that_leaves_the_queue_is_forgotten() {
     let waiting: Vec<TcpStream> = (0..8).map(|_| open(server.at, "POST", CHAT, &[], body.as_bytes())).collect();
     within(Duration::from_secs(5), "queueing", || metric(&server, "demask_runs_waiting") == 8);
     drop(waiting);
-    within(Duration::from_secs(2), "forgetting", || metric(&server, "demask_runs_waiting") == 0);
+    within(Duration::from_secs(5), "forgetting", || metric(&server, "demask_runs_waiting") == 0);
     drop(first);
-    within(Duration::from_secs(2), "ending", || metric(&server, "demask_runs_cancelled_total") == 9);
+    within(Duration::from_secs(5), "ending", || metric(&server, "demask_runs_cancelled_total") == 9);
     assert_eq!(begun.load(Ordering::SeqCst), 1, "none of them was begun");
 }
 
@@ -253,7 +253,9 @@ fn f11_clients_that_leave_before_the_first_byte() {
     assert_eq!(content(&post(server.at, CHAT, &chat("hi")).ok()), "fine");
     // Only connections of this server count: other tests have their own at the same time.
     within(Duration::from_secs(5), "closing", || metric(&server, "demask_connections") == 1);
-    assert_eq!((metric(&server, "demask_runs_running"), metric(&server, "demask_runs_waiting")), (0, 0));
+    // A run notices after the step that it is in.
+    let runs = || (metric(&server, "demask_runs_running"), metric(&server, "demask_runs_waiting"));
+    within(Duration::from_secs(5), "ending", || runs() == (0, 0));
     #[cfg(target_os = "linux")]
     assert!(resources().0 < 2000 && resources().1 < 900, "{:?}", resources());
 }
