@@ -95,7 +95,7 @@ mod stops {
     /// on. The watcher leaves meanwhile: what it hears late would stop the program a second time.
     pub(crate) fn editing(edits: bool) {
         let mut watcher = WATCHER.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (true, Some((handle, thread))) = (edits, watcher.take()) {
+        if let Some((handle, thread)) = watcher.take() {
             handle.close();
             let _ = thread.join();
         }

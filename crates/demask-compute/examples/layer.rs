@@ -55,10 +55,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     report("kv_write", 1.0, best(budget, || cpu.kv_write(&k, &v, 0, &positions, &mut kv)));
     let visible = Visibility::Bidirectional { len: rows };
     report("attention", 1.0, best(budget, || cpu.attention(&q, &kv, 0, visible, &mut small)));
-    report("linear Q4_K 12288x4096", 2.0, best(budget, || cpu.linear(&small, &up, None, &mut gate)));
-    let wide = Random::new(2).values(rows * FFN);
-    [&mut gate, &mut upped].into_iter().for_each(|rows| cpu.write(&wide, rows));
-    report("silu_mul + quantise", 1.0, best(budget, || cpu.silu_mul(&gate, &upped, &mut large)));
+    let mut gated = || cpu.gated_linear(&small, [&up, &up], [&mut gate, &mut upped], &mut large);
+    report("gated_linear Q4_K 12288x4096", 1.0, best(budget, &mut gated));
     report("linear_add Q6_K 4096x12288", 1.0, best(budget, || cpu.linear_add(&large, &down, &mut x)));
     println!("layer                             {:8.3} ms, 32 of them {:.3} s", total * 1e3, total * 32.0);
     cpu.write(&values[..32.min(rows) * WIDTH], &mut x);

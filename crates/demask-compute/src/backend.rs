@@ -199,12 +199,10 @@ pub trait Backend: Send + Sync {
         &self,
         x: &Self::Operand,
         [gate, up]: [&Self::Matrix; 2],
-        [gated, upped]: [&mut Self::Rows; 2],
+        room: [&mut Self::Rows; 2],
         out: &mut Self::Operand,
     ) {
-        self.linear(x, gate, None, gated);
-        self.linear(x, up, None, upped);
-        self.silu_mul(gated, upped, out);
+        gated_in_steps(self, x, [gate, up], room, out);
     }
     /// Keeps only the rows at `indices` (ascending), in place.
     fn select(&self, x: &mut Self::Rows, indices: &[u32]);
@@ -230,4 +228,17 @@ pub trait Backend: Send + Sync {
     fn write(&self, values: &[f32], out: &mut Self::Rows);
     /// Quantises f32 rows into an operand without any norm, for tests.
     fn quantize(&self, x: &Self::Rows, out: &mut Self::Operand);
+}
+
+/// [`Backend::gated_linear`] as the operations that it stands for.
+pub(crate) fn gated_in_steps<B: Backend + ?Sized>(
+    backend: &B,
+    x: &B::Operand,
+    [gate, up]: [&B::Matrix; 2],
+    [gated, upped]: [&mut B::Rows; 2],
+    out: &mut B::Operand,
+) {
+    backend.linear(x, gate, None, gated);
+    backend.linear(x, up, None, upped);
+    backend.silu_mul(gated, upped, out);
 }

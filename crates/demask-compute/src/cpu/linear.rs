@@ -134,6 +134,8 @@ pub(super) fn linear(cpu: &Cpu, x: &Operand, w: &Matrix, into: Into<'_>, out: &m
 /// which is quantised at once. Neither product is written to memory.
 pub(super) fn gated(cpu: &Cpu, x: &Operand, [gate, up]: [&Matrix; 2], out: &mut Operand) {
     const { assert!(PANEL_ROWS == K_GROUP, "a panel gives a k-group") };
+    assert_eq!((gate.rows(), gate.cols()), (up.rows(), up.cols()), "gate and up have one shape");
+    assert_eq!(out.width(), gate.rows(), "output width is the matrices' row count");
     let writer = out.begin(x.rows());
     let kernels = &cpu.kernels.rows;
     each_chunk(cpu, x, [gate, up], &|panels, rows, products| {

@@ -26,7 +26,7 @@ mod x86;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, MutexGuard};
 
-use crate::backend::{Backend, RopeSpec, RowStatistics, Visibility};
+use crate::backend::{Backend, RopeSpec, RowStatistics, Visibility, gated_in_steps};
 use crate::weights::{ComputeError, Weights};
 
 pub use attention::Kv;
@@ -247,14 +247,11 @@ impl Backend for Cpu {
         });
     }
 
-    fn gated_linear(&self, x: &Operand, [gate, up]: [&Matrix; 2], [gated, upped]: [&mut Rows; 2], out: &mut Operand) {
-        assert_eq!(gate.rows(), up.rows(), "gate and up have one shape");
+    fn gated_linear(&self, x: &Operand, [gate, up]: [&Matrix; 2], room: [&mut Rows; 2], out: &mut Operand) {
         if gate.ty() == up.ty() {
             linear::gated(self, x, [gate, up], out);
         } else {
-            self.linear(x, gate, None, gated);
-            self.linear(x, up, None, upped);
-            self.silu_mul(gated, upped, out);
+            gated_in_steps(self, x, [gate, up], room, out);
         }
     }
 
